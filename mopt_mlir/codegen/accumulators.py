@@ -1,0 +1,214 @@
+"""Where accumulators come from and go to: fill, bias, the output as it is, and the output written.
+
+Three ways to the output, by its layout: lanes next to each other in memory are whole vectors; lanes
+across it while another dim of the register tile lies along it are transposed in registers; anything
+else goes element by element.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mopt_mlir.codegen.builder import Builder, Index
+from mopt_mlir.codegen.operands import Operands, element
+from mopt_mlir.codegen.transpose import transpose
+from mopt_mlir.problem import Problem, Role, Tensor
+
+
+@dataclass(frozen=True)
+class Position:
+    """Offsets of a vector or scalar inside the register tile, and how many lanes are inside it."""
+
+    offsets: tuple[tuple[str, int], ...]
+    valid: int
+
+    def offset(self, dim: str) -> int:
+        return dict(self.offsets).get(dim, 0)
+
+
+def runs_along(tensor: Tensor, dim: str) -> bool:
+    """Whether consecutive values of `dim` are consecutive elements: vectors can run along it."""
+    return (
+        tensor.step(dim) == 1 and tensor.strides[-1] == 1 and tensor.axes[-1].coefficient(dim) == 1
+    )
+
+
+@dataclass(frozen=True)
+class AccumulatorTile:
+    """The accumulators of one register tile, numbered `vector * len(scalars) + scalar`."""
+
+    builder: Builder
+    problem: Problem
+    operands: Operands
+    lanes: int
+    lane_dim: str
+    vectors: tuple[Position, ...]
+    scalars: tuple[Position, ...]
+    start: Mapping[str, Index]
+
+    # ---- initial values ----------------------------------------------------------------------
+
+    def initial(self, reduction: Mapping[str, Index]) -> list[Any]:
+        """Accumulators at the start of a reduction tile that begins at `reduction`.
+
+        The first tile of the reduction takes the fill or bias, any other the output's contents.
+        """
+        if self.operands.fill is None and self.operands.bias is None:
+            return self._read()
+        conditions = [(index, True) for index in reduction.values() if index.terms]
+        if not conditions:
+            return self._fresh()
+        type_ = self.builder.vector_type(self.lanes, self.operands.output.type.element_type)
+        count = len(self.vectors) * len(self.scalars)
+        return self.builder.branch(conditions, self._fresh, self._read, [type_] * count)
+
+    def _fresh(self) -> list[Any]:
+        vector_type = self.builder.vector_type(self.lanes, self.operands.output.type.element_type)
+        if self.operands.bias is None:
+            value = self.builder.broadcast(vector_type, self.operands.fill)
+            return [value] * (len(self.vectors) * len(self.scalars))
+        (channel,) = self.problem.by_role(Role.OUT_CHANNEL)
+        loaded: dict[tuple[int, int], Any] = {}
+        values = []
+        for vector in self.vectors:
+            for scalar in self.scalars:
+                offset = vector.offset(channel) + scalar.offset(channel)
+                index = [self.start[channel] + offset]
+                valid = vector.valid if self.lane_dim == channel else 1
+                if (offset, valid) not in loaded:
+                    loaded[offset, valid] = self._bias(vector_type, index, valid, channel)
+                values.append(loaded[offset, valid])
+        return values
+
+    def _bias(self, vector_type: Any, index: list[Index], valid: int, channel: str) -> Any:
+        bias, builder = self.operands.bias, self.builder
+        if self.lane_dim != channel:
+            return builder.broadcast(vector_type, builder.load(bias, index, "bias"))
+        strides, _ = bias.type.get_strides_and_offset()
+        if strides[0] == 1:
+            return builder.vector_load(bias, index, self.lanes, valid, "bias")
+        vector = builder.zeros(vector_type)
+        for lane in range(valid):
+            vector = builder.insert(builder.load(bias, [index[0] + lane], "bias"), vector, lane)
+        return vector
+
+    # ---- the output --------------------------------------------------------------------------
+
+    def write(self, accumulators: Sequence[Any]) -> None:
+        """Store every valid element of the accumulators."""
+        if runs_along(self.problem.output, self.lane_dim):
+            for v, vector in enumerate(self.vectors):
+                for q, scalar in enumerate(self.scalars):
+                    where = self._output(vector, scalar)
+                    value = accumulators[v * len(self.scalars) + q]
+                    self.builder.vector_store(value, self.operands.output, where, vector.valid)
+        elif (along := self._transposable()) is not None:
+            self._write_transposed(accumulators, along)
+        else:
+            for value, where in self._elements(accumulators):
+                self.builder.store(value, self.operands.output, where)
+
+    def _read(self) -> list[Any]:
+        if runs_along(self.problem.output, self.lane_dim):
+            return [
+                self.builder.vector_load(
+                    self.operands.output,
+                    self._output(vector, scalar),
+                    self.lanes,
+                    vector.valid,
+                    "acc",
+                )
+                for vector in self.vectors
+                for scalar in self.scalars
+            ]
+        if (along := self._transposable()) is not None:
+            return self._read_transposed(along)
+        return self._read_elements()
+
+    def _output(self, vector: Position, scalar: Position, lane: int = 0) -> list[Index]:
+        point = {
+            dim: start + vector.offset(dim) + scalar.offset(dim)
+            for dim, start in self.start.items()
+        }
+        point[self.lane_dim] = point[self.lane_dim] + lane
+        return element(self.problem.output, point)
+
+    # ---- transposed --------------------------------------------------------------------------
+
+    def _transposable(self) -> str | None:
+        """A dim of the scalars that lies along the output's memory, if any."""
+        if len(self.scalars) < 2 or self.lanes < 2:
+            return None
+        dims = [dim for dim, _ in self.scalars[0].offsets]
+        return next((dim for dim in dims if runs_along(self.problem.output, dim)), None)
+
+    def _runs(self, along: str) -> list[list[int]]:
+        """Scalars in groups of up to `lanes` that are consecutive along `along`."""
+        rows: dict[tuple[tuple[str, int], ...], list[int]] = {}
+        for q, scalar in enumerate(self.scalars):
+            key = tuple(offset for offset in scalar.offsets if offset[0] != along)
+            rows.setdefault(key, []).append(q)
+        return [
+            row[i : i + self.lanes] for row in rows.values() for i in range(0, len(row), self.lanes)
+        ]
+
+    def _transpose(self, rows: list[Any]) -> list[Any]:
+        missing = self.lanes - len(rows)
+        padding = [self.builder.poison(rows[0].type)] * missing if missing else []
+        return transpose(self.builder, rows + padding, self.problem.output.element.size)
+
+    def _write_transposed(self, accumulators: Sequence[Any], along: str) -> None:
+        for v, vector in enumerate(self.vectors):
+            for run in self._runs(along):
+                rows = [accumulators[v * len(self.scalars) + q] for q in run]
+                for lane, column in enumerate(self._transpose(rows)[: vector.valid]):
+                    where = self._output(vector, self.scalars[run[0]], lane)
+                    self.builder.vector_store(column, self.operands.output, where, len(run))
+
+    def _read_transposed(self, along: str) -> list[Any]:
+        values: list[Any] = [None] * (len(self.vectors) * len(self.scalars))
+        for v, vector in enumerate(self.vectors):
+            for run in self._runs(along):
+                columns = [
+                    self.builder.vector_load(
+                        self.operands.output,
+                        self._output(vector, self.scalars[run[0]], lane),
+                        self.lanes,
+                        len(run),
+                        "acc",
+                    )
+                    for lane in range(vector.valid)
+                ]
+                columns += [self.builder.poison(columns[0].type)] * (self.lanes - vector.valid)
+                rows = transpose(self.builder, columns, self.problem.output.element.size)
+                for q, row in zip(run, rows, strict=False):
+                    values[v * len(self.scalars) + q] = row
+        return values
+
+    # ---- element by element ------------------------------------------------------------------
+
+    def _elements(self, accumulators: Sequence[Any]) -> list[tuple[Any, list[Index]]]:
+        return [
+            (
+                self.builder.extract(accumulators[v * len(self.scalars) + q], lane),
+                self._output(vector, scalar, lane),
+            )
+            for v, vector in enumerate(self.vectors)
+            for q, scalar in enumerate(self.scalars)
+            for lane in range(vector.valid)
+        ]
+
+    def _read_elements(self) -> list[Any]:
+        vector_type = self.builder.vector_type(self.lanes, self.operands.output.type.element_type)
+        values = []
+        for vector in self.vectors:
+            for scalar in self.scalars:
+                value = self.builder.zeros(vector_type)
+                for lane in range(vector.valid):
+                    where = self._output(vector, scalar, lane)
+                    loaded = self.builder.load(self.operands.output, where, "acc")
+                    value = self.builder.insert(loaded, value, lane)
+                values.append(value)
+        return values

@@ -1,0 +1,317 @@
+"""Building affine and vector IR at a known place, with names on loops and values.
+
+Everything is written against `Bindings`, so that it works on the caller's own context, and against
+`Index`, a linear expression over loop induction variables, so that accesses stay affine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from mopt_mlir.bindings import Bindings
+
+
+@dataclass(frozen=True)
+class Index:
+    """`constant + sum(coefficient * value)` over SSA values that are valid affine dims."""
+
+    terms: tuple[tuple[Any, int], ...] = ()
+    constant: int = 0
+
+    @staticmethod
+    def of(value: Any) -> Index:
+        return Index(((value, 1),))
+
+    def __add__(self, other: Index | int) -> Index:
+        if isinstance(other, int):
+            return Index(self.terms, self.constant + other)
+        merged = dict(self.terms)
+        for value, coefficient in other.terms:
+            merged[value] = merged.get(value, 0) + coefficient
+        terms = tuple((value, c) for value, c in merged.items() if c)
+        return Index(terms, self.constant + other.constant)
+
+    def __mul__(self, factor: int) -> Index:
+        if factor == 0:
+            return Index()
+        return Index(tuple((v, c * factor) for v, c in self.terms), self.constant * factor)
+
+    def __sub__(self, other: Index) -> Index:
+        return self + other * -1
+
+
+class Builder:
+    """Emits operations at the current insertion point of `bindings`' context."""
+
+    def __init__(self, bindings: Bindings, location: Any) -> None:
+        self.bindings = bindings
+        self.ir = bindings.ir
+        self.location = location
+
+    # ---- names -------------------------------------------------------------------------------
+
+    def named(self, name: str) -> Any:
+        """A location that lets the printer call the next value `name`."""
+        return self.ir.Location.name(name, self.location)
+
+    # ---- affine ------------------------------------------------------------------------------
+
+    def map_of(self, indices: Sequence[Index]) -> tuple[Any, list[Any]]:
+        """An affine map with one result per index, and its operands."""
+        operands: dict[Any, int] = {}
+        for index in indices:
+            for value, _ in index.terms:
+                operands.setdefault(value, len(operands))
+        results = [self._expression(index, operands) for index in indices]
+        return self.ir.AffineMap.get(len(operands), 0, results), list(operands)
+
+    def _expression(self, index: Index, positions: dict[Any, int]) -> Any:
+        expr = self.ir.AffineExpr
+        result = None
+        for value, coefficient in index.terms:
+            term = expr.get_dim(positions[value]) * coefficient
+            result = term if result is None else result + term
+        if result is None:
+            return expr.get_constant(index.constant)
+        return result + index.constant if index.constant else result
+
+    @contextmanager
+    def loop(
+        self,
+        name: str,
+        start: Index,
+        ends: Sequence[Index],
+        step: int = 1,
+        carried: Sequence[Any] = (),
+    ) -> Iterator[tuple[Index, list[Any], Callable[[Sequence[Any]], None], list[Any]]]:
+        """`affine.for name = start to min(ends) step` with `carried` values.
+
+        Yields the induction variable, the carried values inside, a function that takes the values
+        to carry on (to be called once if any are carried), and a list that receives the results.
+        """
+        affine = self.bindings.affine
+        lower, lower_operands = self.map_of([start])
+        upper, upper_operands = self.map_of(ends)
+        results: list[Any] = []
+        with self.named(name):
+            loop = affine.AffineForOp(
+                lower,
+                upper,
+                step,
+                list(carried),
+                lower_bound_operands=lower_operands,
+                upper_bound_operands=upper_operands,
+            )
+        yielded: list[Any] = []
+
+        with self.ir.InsertionPoint(loop.body), self.location:
+            yield (
+                Index.of(loop.induction_variable),
+                list(loop.inner_iter_args),
+                yielded.extend,
+                results,
+            )
+            affine.AffineYieldOp(yielded)
+        results.extend(loop.results)
+
+    @contextmanager
+    def parallel(
+        self,
+        names: Sequence[str],
+        starts: Sequence[Index],
+        ends: Sequence[Sequence[Index]],
+        steps: Sequence[int],
+    ) -> Iterator[list[Index]]:
+        """`affine.parallel` over several dims; `ends[i]` is a minimum of several bounds."""
+        ir = self.ir
+        lower, lower_operands = self.map_of(starts)
+        upper, upper_operands = self.map_of([end for group in ends for end in group])
+        i32, i64 = ir.IntegerType.get_signless(32), ir.IntegerType.get_signless(64)
+
+        def groups(sizes: Sequence[int]) -> Any:
+            import numpy as np
+
+            return ir.DenseElementsAttr.get(np.array(sizes, np.int32), type=i32)
+
+        operation = ir.Operation.create(
+            "affine.parallel",
+            operands=[*lower_operands, *upper_operands],
+            attributes={
+                "reductions": ir.ArrayAttr.get([]),
+                "lowerBoundsMap": ir.AffineMapAttr.get(lower),
+                "lowerBoundsGroups": groups([1] * len(starts)),
+                "upperBoundsMap": ir.AffineMapAttr.get(upper),
+                "upperBoundsGroups": groups([len(group) for group in ends]),
+                "steps": ir.ArrayAttr.get([ir.IntegerAttr.get(i64, step) for step in steps]),
+            },
+            regions=1,
+            loc=self.location,
+        )
+        index = ir.IndexType.get()
+        block = operation.regions[0].blocks.append(
+            *([index] * len(names)), arg_locs=[self.named(name) for name in names]
+        )
+        with ir.InsertionPoint(block):
+            yield [Index.of(argument) for argument in block.arguments]
+            self.bindings.affine.AffineYieldOp([])
+
+    def branch(
+        self,
+        conditions: Sequence[tuple[Index, bool]],
+        then: Callable[[], Sequence[Any]],
+        otherwise: Callable[[], Sequence[Any]],
+        types: Sequence[Any] = (),
+    ) -> list[Any]:
+        """`affine.if`: each condition is `index >= 0`, or `index == 0` where its flag is set."""
+        ir, affine = self.ir, self.bindings.affine
+        positions: dict[Any, int] = {}
+        for index, _ in conditions:
+            for value, _ in index.terms:
+                positions.setdefault(value, len(positions))
+        condition = ir.IntegerSet.get(
+            len(positions),
+            0,
+            [self._expression(index, positions) for index, _ in conditions],
+            [equal for _, equal in conditions],
+        )
+        operation = affine.AffineIfOp(
+            condition,
+            list(types),
+            cond_operands=list(positions),
+            has_else=True,
+            loc=self.location,
+        )
+        for block, body in ((operation.then_block, then), (operation.else_block, otherwise)):
+            with ir.InsertionPoint(block):
+                affine.AffineYieldOp(list(body()))
+        return list(operation.results)
+
+    def apply(self, name: str, index: Index, divisor: int = 1) -> Index:
+        """`index floordiv divisor` as a value of its own."""
+        map_, operands = self.map_of([index])
+        if divisor != 1:
+            expr = self.ir.AffineExpr.get_floor_div(map_.results[0], divisor)
+            map_ = self.ir.AffineMap.get(len(operands), 0, [expr])
+        with self.named(name):
+            operation = self.bindings.affine.AffineApplyOp(map_, operands)
+        return Index.of(operation.result)
+
+    # ---- memory ------------------------------------------------------------------------------
+
+    def load(self, memref: Any, indices: Sequence[Index], name: str) -> Any:
+        map_, operands = self.map_of(indices)
+        with self.named(name):
+            return self.bindings.affine.AffineLoadOp(
+                memref.type.element_type, memref, operands, self.ir.AffineMapAttr.get(map_)
+            ).result
+
+    def store(self, value: Any, memref: Any, indices: Sequence[Index]) -> None:
+        map_, operands = self.map_of(indices)
+        attribute = self.ir.AffineMapAttr.get(map_)
+        self.bindings.affine.AffineStoreOp(value, memref, operands, attribute, loc=self.location)
+
+    def vector_load(
+        self, memref: Any, indices: Sequence[Index], lanes: int, valid: int, name: str
+    ) -> Any:
+        """`lanes` consecutive elements, of which only the first `valid` are touched."""
+        vector_type = self.vector_type(lanes, memref.type.element_type)
+        if valid == lanes:
+            map_, operands = self.map_of(indices)
+            with self.named(name):
+                return self.bindings.affine.AffineVectorLoadOp(
+                    vector_type, memref, operands, self.ir.AffineMapAttr.get(map_)
+                ).result
+        values = [self._value(index) for index in indices]
+        with self.named(name):
+            return self.bindings.vector.MaskedLoadOp(
+                vector_type, memref, values, self.mask(lanes, valid), self.zeros(vector_type)
+            ).result
+
+    def vector_store(self, vector: Any, memref: Any, indices: Sequence[Index], valid: int) -> None:
+        """Store the first `valid` lanes of `vector` to consecutive elements."""
+        lanes = vector.type.shape[0]
+        if valid == lanes:
+            map_, operands = self.map_of(indices)
+            attribute = self.ir.AffineMapAttr.get(map_)
+            self.bindings.affine.AffineVectorStoreOp(
+                vector, memref, operands, attribute, loc=self.location
+            )
+            return
+        values = [self._value(index) for index in indices]
+        self.bindings.vector.MaskedStoreOp(
+            memref, values, self.mask(lanes, valid), vector, loc=self.location
+        )
+
+    def _value(self, index: Index) -> Any:
+        if not index.terms:
+            return self.constant(self.ir.IndexType.get(), index.constant)
+        if index.constant == 0 and len(index.terms) == 1 and index.terms[0][1] == 1:
+            return index.terms[0][0]
+        return self.apply("i", index).terms[0][0]
+
+    def collapse(self, memref: Any, groups: Sequence[Sequence[int]], name: str) -> Any:
+        """`memref` with each group of axes as one axis; the axes of a group must be dense."""
+        if all(len(group) == 1 for group in groups):
+            return memref
+        ir, old = self.ir, memref.type
+        strides, offset = old.get_strides_and_offset()
+        shape = [prod(old.shape[i] for i in group) for group in groups]
+        new = [strides[group[-1]] for group in groups]
+        dense = [prod(shape[i + 1 :]) for i in range(len(shape))]
+        layout = None if new == dense and offset == 0 else ir.StridedLayoutAttr.get(offset, new)
+        type_ = ir.MemRefType.get(shape, old.element_type, layout, old.memory_space)
+        i64 = ir.IntegerType.get_signless(64)
+        reassociation = ir.ArrayAttr.get(
+            [ir.ArrayAttr.get([ir.IntegerAttr.get(i64, i) for i in group]) for group in groups]
+        )
+        with self.named(name):
+            return self.bindings.memref.CollapseShapeOp(type_, memref, reassociation).result
+
+    # ---- vectors -----------------------------------------------------------------------------
+
+    def vector_type(self, lanes: int, element: Any) -> Any:
+        return self.ir.VectorType.get([lanes], element)
+
+    def mask(self, lanes: int, valid: int) -> Any:
+        type_ = self.vector_type(lanes, self.ir.IntegerType.get_signless(1))
+        sizes = self.ir.DenseI64ArrayAttr.get([valid])
+        return self.bindings.vector.ConstantMaskOp(type_, sizes, loc=self.location).result
+
+    def constant(self, type_: Any, value: float) -> Any:
+        ir = self.ir
+        integer = isinstance(type_, ir.IndexType)
+        attribute = ir.IntegerAttr.get(type_, value) if integer else ir.FloatAttr.get(type_, value)
+        return self.bindings.arith.ConstantOp(type_, attribute, loc=self.location).result
+
+    def zeros(self, vector_type: Any) -> Any:
+        ir = self.ir
+        zero = ir.FloatAttr.get(vector_type.element_type, 0.0)
+        splat = ir.DenseElementsAttr.get_splat(vector_type, zero)
+        return self.bindings.arith.ConstantOp(vector_type, splat, loc=self.location).result
+
+    def poison(self, type_: Any) -> Any:
+        return self.ir.Operation.create("ub.poison", results=[type_], loc=self.location).result
+
+    def broadcast(self, vector_type: Any, scalar: Any) -> Any:
+        return self.bindings.vector.BroadcastOp(vector_type, scalar, loc=self.location).result
+
+    def outer_product(self, vector: Any, scalar: Any, accumulator: Any) -> Any:
+        """`accumulator + vector * scalar`: one fused multiply-add per lane."""
+        return self.bindings.vector.OuterProductOp(
+            accumulator.type, vector, scalar, acc=accumulator, loc=self.location
+        ).result
+
+    def shuffle(self, first: Any, second: Any, lanes: Sequence[int]) -> Any:
+        """The given lanes of `first` and `second`, which are numbered on from `first`'s."""
+        vector = self.bindings.vector
+        return vector.ShuffleOp(first, second, list(lanes), loc=self.location).result
+
+    def extract(self, vector: Any, lane: int) -> Any:
+        return self.bindings.vector.ExtractOp(vector, [], [lane], loc=self.location).result
+
+    def insert(self, scalar: Any, vector: Any, lane: int) -> Any:
+        return self.bindings.vector.InsertOp(scalar, vector, [], [lane], loc=self.location).result

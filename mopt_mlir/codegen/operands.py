@@ -1,0 +1,68 @@
+"""The memrefs of one convolution, the accesses to them, and packed weights."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from mopt_mlir.codegen.builder import Builder, Index
+from mopt_mlir.codegen.ranges import Range
+from mopt_mlir.problem import Tensor
+
+if TYPE_CHECKING:
+    from mopt_mlir.codegen.accumulators import Position
+
+
+@dataclass(frozen=True)
+class Operands:
+    """Memrefs whose axes are those of the problem's tensors.
+
+    The output starts from the scalar `fill`, from `bias` (a memref over the output channel), or,
+    if both are None, from what it holds.
+    """
+
+    input: Any
+    weights: Any
+    output: Any
+    fill: Any = None
+    bias: Any = None
+
+
+def element(tensor: Tensor, point: Mapping[str, Index]) -> list[Index]:
+    """The indices of the element of `tensor` that the iteration `point` accesses."""
+    indices = []
+    for axis in tensor.axes:
+        index = Index()
+        for dim, coefficient in axis.terms:
+            index = index + point[dim] * coefficient
+        indices.append(index)
+    return indices
+
+
+@dataclass(frozen=True)
+class Panels:
+    """Packed weights: `memref[panel, *reduction, lane]`, `width` output channels in a panel.
+
+    The block starts at `starts[dim]` of the weights; the reduction axes are in the order
+    `reduction`.
+    """
+
+    memref: Any
+    width: int
+    channel: str
+    reduction: tuple[str, ...]
+    starts: Mapping[str, Index]
+
+    def panel_of(self, builder: Builder, ranges: Mapping[str, Range]) -> Index:
+        """Which panel holds the register tile that begins at the start of `ranges`."""
+        offset = ranges[self.channel].start - self.starts[self.channel]
+        if not offset.terms:
+            return Index(constant=offset.constant // self.width)
+        return builder.apply("panel", offset, self.width)
+
+    def element(self, panel: Index, point: Mapping[str, Index], position: Position) -> list[Index]:
+        """Indices of the packed weight at `position` of the register tile, at reduction `point`."""
+        inner = [point[dim] - self.starts[dim] for dim in self.reduction]
+        lane = dict(position.offsets).get(self.channel, 0)
+        return [panel, *inner, Index(constant=lane)]

@@ -1,0 +1,102 @@
+"""Packing weights into panels, in the nest or at compile time.
+
+`panels[k / width][reduction…][width] = weights[k][reduction…]`: what one register tile reads in a
+step of the reduction is contiguous, and the steps follow each other. Lanes beyond the last output
+channel are zero, so that whole vectors can always be read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mopt_mlir.codegen.builder import Builder, Index
+from mopt_mlir.codegen.operands import Panels
+from mopt_mlir.codegen.panel_copy import PanelCopy, copy_panel
+from mopt_mlir.codegen.ranges import Range
+from mopt_mlir.plan import Microkernel
+from mopt_mlir.problem import Problem, Role
+
+SCRATCH_ALIGNMENT = 64  # bytes: a cache line, and the widest vector
+
+
+def panel_shape(problem: Problem, kernel: Microkernel, sizes: Mapping[str, int]) -> list[int]:
+    """Shape of the panels of a block of weights of `sizes` elements per dim."""
+    (channel,) = problem.by_role(Role.OUT_CHANNEL)
+    width = kernel.extent(channel)
+    return [-(-sizes[channel] // width), *(sizes[dim] for dim in kernel.reduction), width]
+
+
+def pack_constant(problem: Problem, kernel: Microkernel, weights: NDArray[Any]) -> NDArray[Any]:
+    """The panels of constant `weights` (axes as in the problem's weights tensor)."""
+    (channel,) = problem.by_role(Role.OUT_CHANNEL)
+    order = (channel, *kernel.reduction)
+    used = [axis.dims[0] for axis in problem.weights.axes if axis.dims]
+    axes = zip(weights.shape, problem.weights.axes, strict=True)
+    kept = weights.reshape([size for size, axis in axes if axis.dims])
+    plain = kept.transpose([used.index(dim) for dim in order if dim in used])
+    plain = plain.reshape([problem.extent(dim) for dim in order])
+    shape = panel_shape(problem, kernel, problem.extents)
+    padding = shape[0] * shape[-1] - problem.extent(channel)
+    padded = np.pad(plain, [(0, padding)] + [(0, 0)] * len(kernel.reduction))
+    split = padded.reshape([shape[0], shape[-1], *shape[1:-1]])
+    return np.ascontiguousarray(np.moveaxis(split, 1, -1))
+
+
+def emit_packing(
+    builder: Builder,
+    problem: Problem,
+    kernel: Microkernel,
+    weights: Any,
+    panels: Panels,
+    ranges: Mapping[str, Range],
+    ways: int = 1,
+) -> None:
+    """Copy the weights that `ranges` cover into `panels`; `ways` cores share the panels."""
+    extent, width = problem.extent(panels.channel), panels.width
+    copy = PanelCopy(builder, problem, kernel, weights, panels, ranges)
+
+    def pack_panel(panel: Index) -> None:
+        first = panels.starts[panels.channel] + panel * width
+
+        def full() -> list[Any]:
+            copy_panel(copy, panel, first, width)
+            return []
+
+        def edge() -> list[Any]:
+            copy_panel(copy, panel, first, extent % width)
+            return []
+
+        if extent % width == 0:
+            full()
+        elif first.terms:
+            room = Index(constant=extent - width) - first
+            builder.branch([(room, False)], full, edge)
+        else:
+            (full if first.constant + width <= extent else edge)()
+
+    count = panels.memref.type.shape[0]
+    bounds = [Index(constant=count), *_cut(builder, panels, ranges[panels.channel])]
+    if count == 1:
+        pack_panel(Index())
+    elif ways > 1:
+        share = -(-count // ways)
+        with (
+            builder.parallel(["panels"], [Index()], [bounds], [share]) as (start,),
+            builder.loop("panel", start, [start + share, *bounds]) as (panel, *_),
+        ):
+            pack_panel(panel)
+    else:
+        with builder.loop("panel", Index(), bounds) as (panel, *_):
+            pack_panel(panel)
+
+
+def _cut(builder: Builder, panels: Panels, range_: Range) -> list[Index]:
+    """The number of panels that the range really covers, where outer bounds may cut it short."""
+    if range_.exact:
+        return []
+    start, width = panels.starts[panels.channel], panels.width
+    return [builder.apply("panels", end - start + (width - 1), width) for end in range_.ends[1:]]

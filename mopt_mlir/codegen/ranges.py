@@ -1,0 +1,36 @@
+"""The part of a dim that the current tile covers, and how loops narrow it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mopt_mlir.codegen.builder import Index
+
+
+@dataclass(frozen=True)
+class Range:
+    """`[start, min(ends))`, at most `size` elements; `ends[0]` is this tile's own bound.
+
+    `exact` says that no outer bound ever cuts the tile short, so that its extent is `size`.
+    """
+
+    start: Index
+    size: int
+    exact: bool
+    ends: tuple[Index, ...]
+
+    @staticmethod
+    def whole(extent: int) -> Range:
+        return Range(Index(), extent, True, (Index(constant=extent),))
+
+    def tile(self, start: Index, size: int) -> Range:
+        """The tile of `size` elements from `start` on inside this range.
+
+        Keeps only the bounds that can matter: where `size` divides this range's size, a tile that
+        starts inside the range's own bound also ends inside it.
+        """
+        divides = self.size % size == 0
+        if self.exact and divides:
+            return Range(start, size, True, (start + size,))
+        outer = self.ends[1:] if divides else self.ends
+        return Range(start, size, False, (start + size, *outer))

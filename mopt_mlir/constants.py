@@ -1,0 +1,67 @@
+"""The contents of constant weights, where the module knows them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mopt_mlir.bindings import Bindings
+from mopt_mlir.problem import ElementType
+
+DTYPES: Mapping[ElementType, np.dtype[Any]] = {
+    ElementType.F32: np.dtype("<f4"),
+    ElementType.F64: np.dtype("<f8"),
+}
+
+# The bindings cannot read a resource, but printing the operation that uses it shows its bytes,
+# after four bytes of alignment.
+_RESOURCE = re.compile(r'"0x([0-9A-Fa-f]+)"')
+_ALIGNMENT_DIGITS = 8
+
+
+def constant_value(value: Any, module: Any, bindings: Bindings) -> NDArray[Any] | None:
+    """The elements of SSA value `value` (a tensor or memref of f32 or f64) if they are constant.
+
+    Looks at `arith.constant` and at `memref.get_global` of a constant global of `module`; None if
+    `value` comes from elsewhere or its elements are not in the module.
+    """
+    owner = value.owner
+    if not isinstance(owner, bindings.ir.Operation):
+        return None
+    if owner.name == "arith.constant":
+        return _elements(owner, "value", bindings)
+    if owner.name == "bufferization.to_buffer":
+        return constant_value(owner.operands[0], module, bindings)
+    if owner.name != "memref.get_global":
+        return None
+    symbols = bindings.ir.SymbolTable(module)
+    name = owner.attributes["name"].value
+    if name not in symbols:
+        return None
+    definition = symbols[name].operation
+    if "constant" not in definition.attributes or "initial_value" not in definition.attributes:
+        return None
+    return _elements(definition, "initial_value", bindings)
+
+
+def _elements(operation: Any, name: str, bindings: Bindings) -> NDArray[Any] | None:
+    ir = bindings.ir
+    attribute = operation.attributes[name]
+    type_ = attribute.type
+    if str(type_.element_type) not in tuple(ElementType):
+        return None
+    if isinstance(attribute, ir.DenseElementsAttr):
+        if attribute.is_splat:
+            splat = attribute.get_splat_value().value
+            return np.full(type_.shape, splat, DTYPES[ElementType(str(type_.element_type))])
+        return np.array(attribute)
+    match = _RESOURCE.search(operation.get_asm(large_resource_limit=None))
+    if match is None:
+        return None
+    data = bytes.fromhex(match.group(1)[_ALIGNMENT_DIGITS:])
+    elements = np.frombuffer(data, DTYPES[ElementType(str(type_.element_type))])
+    return elements.reshape(type_.shape) if elements.size == np.prod(type_.shape) else None

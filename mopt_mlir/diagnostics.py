@@ -1,0 +1,160 @@
+"""Located messages to the user: errors, warnings, remarks and notes in MLIR's format.
+
+The bindings can emit errors only, so ours go through one channel: by default a line
+`file:line:col: severity: text` on stderr; a driver that verifies or collects diagnostics installs
+its own sink with `sink(...)`. `collected_from(context)` brings MLIR's own diagnostics into that
+channel, `errors_into(context)` takes our errors to whoever listens to MLIR's.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+from mopt_mlir.bindings import bindings_of
+
+
+class UserError(Exception):
+    """What a user did wrong, with a way out: tools print it and exit with 1."""
+
+    def __init__(self, message: str, location: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.location = location
+
+    def __str__(self) -> str:
+        return f"{self.location}: error: {self.message}" if self.location else self.message
+
+
+class Failure(Exception):  # noqa: N818 (what it says has been emitted as an error already)
+    """Something was given up *after* an error diagnostic that says why."""
+
+
+@dataclass(frozen=True)
+class Diagnostic:
+    severity: str  # "error", "warning", "remark" or "note"
+    location: str  # "file:line:col", or "" if unknown
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.location or '<unknown>'}: {self.severity}: {self.message}"
+
+
+Sink = Callable[[Diagnostic], None]
+
+
+def _to_stderr(diagnostic: Diagnostic) -> None:
+    print(diagnostic, file=sys.stderr)
+
+
+_sink: ContextVar[Sink] = ContextVar("diagnostic_sink", default=_to_stderr)
+
+
+@contextmanager
+def sink(handler: Sink) -> Iterator[None]:
+    """Send diagnostics to `handler` inside the `with` block."""
+    token = _sink.set(handler)
+    try:
+        yield
+    finally:
+        _sink.reset(token)
+
+
+def current_sink() -> Sink:
+    """Where diagnostics go now, for a sink that passes them on."""
+    return _sink.get()
+
+
+def emit(severity: str, location: Any, message: str) -> None:
+    """Emit a diagnostic at an MLIR location (of any bindings) or at a `file:line:col` text."""
+    text = location if isinstance(location, str) else describe(location)
+    _sink.get()(Diagnostic(severity, text, message))
+
+
+@contextmanager
+def collected_from(context: Any) -> Iterator[None]:
+    """Send what MLIR itself reports on `context` to the sink of now, inside the `with` block.
+
+    Errors come to the sink instead of into the MLIRError that the bindings raise.
+    """
+    target = current_sink()
+
+    def handle(diagnostic: Any) -> bool:
+        severity = diagnostic.severity.name.lower()
+        target(Diagnostic(severity, describe(diagnostic.location), diagnostic.message))
+        for note in diagnostic.notes:
+            handle(note)
+        return True
+
+    errors_before = context.emit_error_diagnostics
+    context.emit_error_diagnostics = True
+    handler = context.attach_diagnostic_handler(handle)
+    try:
+        yield
+    finally:
+        handler.detach()
+        context.emit_error_diagnostics = errors_before
+
+
+@contextmanager
+def errors_into(context: Any) -> Iterator[None]:
+    """Emit our errors through MLIR, as its own passes do: the caller's handlers on `context` see
+    them, and an MLIRError that follows carries them. The rest still goes to the sink."""
+    outer = current_sink()
+
+    def forward(diagnostic: Diagnostic) -> None:
+        if diagnostic.severity == "error":
+            location = _to_location(diagnostic.location, context)
+            location.emit_error(diagnostic.message)
+        else:
+            outer(diagnostic)
+
+    with sink(forward):
+        yield
+
+
+def describe(location: Any) -> str:
+    """`file:line:col` of an MLIR location; of the first part that has one if it is compound."""
+    kind = kind_of(location)
+    if kind == "file":
+        return f"{location.filename}:{location.start_line}:{location.start_col}"
+    if kind == "name":
+        return describe(location.child_loc)
+    if kind == "callsite":
+        return describe(location.callee)
+    if kind == "fused":
+        return next((text for text in map(describe, location.locations) if text), "")
+    return ""
+
+
+def kind_of(location: Any) -> str:
+    """ "file", "name", "callsite", "fused", or "" for a location of another kind.
+
+    The bindings of LLVM 22 have one class and predicates, later ones a class for each kind.
+    """
+    for kind, cls in _KINDS.items():
+        predicate = getattr(location, f"is_a_{kind}", None)
+        if predicate() if predicate else type(location).__name__ == cls:
+            return kind
+    return ""
+
+
+_KINDS = {
+    "file": "FileLineColLoc",
+    "name": "NameLoc",
+    "callsite": "CallSiteLoc",
+    "fused": "FusedLoc",
+}
+
+
+def _to_location(text: str, context: Any) -> Any:
+    ir = bindings_of(context).ir
+    name, _, column = text.rpartition(":")
+    name, _, line = name.rpartition(":")
+    if line.isdecimal() and column.isdecimal():
+        return ir.Location.file(name, int(line), int(column), context=context)
+    return ir.Location.unknown(context=context)

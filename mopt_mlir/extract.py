@@ -1,0 +1,361 @@
+"""From a linalg operation to a `Convolution`: the problem, its operands and what initialises it.
+
+Named and generic operations in every layout take the same path: MLIR says whether an operation is
+a convolution and which loop plays which role, the indexing maps give the linear forms.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from mopt_mlir.bindings import Bindings
+from mopt_mlir.problem import Dim, ElementType, LinearForm, Problem, Role, Tensor
+
+Groups = dict[str, tuple[tuple[int, ...], ...]]
+"""Per tensor name, the axes of the operand that make up each axis of the problem's tensor."""
+
+IMAGE_NAMES = ("d", "h", "w")
+FILTER_NAMES = ("q", "r", "s")
+
+
+class UnsupportedError(Exception):
+    """Why an operation is left as it is; the text completes a remark."""
+
+
+@dataclass(frozen=True)
+class Initializer:
+    """What the output holds before the convolution accumulates into it.
+
+    `operation` wrote it; `fill` is the scalar it filled with, or `bias` a one-dimensional operand
+    that it broadcast along every dim but the output channel.
+    """
+
+    operation: Any
+    fill: Any = None
+    bias: Any = None
+
+
+@dataclass(frozen=True)
+class Convolution:
+    """A supported operation. `initializer` is None where the output's old contents count."""
+
+    operation: Any
+    problem: Problem
+    input: Any
+    weights: Any
+    output: Any
+    on_tensors: bool
+    initializer: Initializer | None
+
+
+def extract(operation: Any, bindings: Bindings) -> Convolution:
+    """The convolution that `operation` (any linalg op) computes.
+
+    Raises UnsupportedError with the reason where this compiler cannot tile it.
+    """
+    linalg = bindings.linalg
+    if not linalg.isa_convolution_op(operation):
+        raise UnsupportedError("it is not a convolution")
+    _check_body(operation)
+    if len(operation.operands) != 3:
+        raise UnsupportedError("it has other operands than input, weights and output")
+    types = [operand.type for operand in operation.operands]
+    for type_ in types:
+        _check_type(type_, bindings)
+    elements = {str(type_.element_type) for type_ in types}
+    if len(elements) != 1:
+        raise UnsupportedError(f"its element types differ: {', '.join(sorted(elements))}")
+    on_tensors = isinstance(types[2], bindings.ir.RankedTensorType)
+    if on_tensors != isinstance(types[0], bindings.ir.RankedTensorType):
+        raise UnsupportedError("it mixes tensors and memrefs")
+    problem = _problem(operation, types, ElementType(elements.pop()), bindings)
+    input_, weights, output = operation.operands
+    return Convolution(
+        operation,
+        problem,
+        input_,
+        weights,
+        output,
+        on_tensors,
+        _initializer(operation, output, problem, on_tensors, bindings),
+    )
+
+
+def normalise(problem: Problem) -> tuple[Problem, Groups]:
+    """The same problem without dims of extent 1, and with image dims fused where that is exact.
+
+    Neighbouring output dims whose points lie one after the other in input and output and which the
+    weights do not use (the pixels of a 1x1 convolution of stride 1) become one dim. Returns the new
+    problem and, per tensor name, which old axes make up each new axis. A problem always keeps `k`,
+    because vectors may run over it.
+    """
+    kept = tuple(dim for dim in problem.dims if dim.extent > 1 or dim.role is Role.OUT_CHANNEL)
+    if not any(dim.role is Role.OUT_CHANNEL for dim in kept):
+        kept = (Dim("k", 1, Role.OUT_CHANNEL), *kept)
+    names = {dim.name for dim in kept}
+
+    def restrict(tensor: Tensor) -> Tensor:
+        axes = tuple(
+            LinearForm(tuple(term for term in axis.terms if term[0] in names))
+            for axis in tensor.axes
+        )
+        return replace(tensor, axes=axes)
+
+    problem = Problem(kept, *(restrict(tensor) for tensor in problem.tensors))
+    groups: Groups = {t.name: tuple((i,) for i in range(len(t.axes))) for t in problem.tensors}
+    while (fused := _fuse_once(problem, groups)) is not None:
+        problem, groups = fused
+    return problem, groups
+
+
+def _fuse_once(problem: Problem, groups: Groups) -> tuple[Problem, Groups] | None:
+    for outer in problem.parallel_dims:
+        for inner in problem.parallel_dims:
+            positions = [
+                _adjacent(tensor, outer, inner, problem.extent(inner))
+                for tensor in (problem.input, problem.output)
+            ]
+            if outer == inner or None in positions or {outer, inner} & problem.weights.dims:
+                continue
+            at_input, at_output = positions
+            assert at_input is not None
+            assert at_output is not None
+            extent = problem.extent(outer) * problem.extent(inner)
+            dims = tuple(
+                replace(dim, extent=extent) if dim.name == inner else dim
+                for dim in problem.dims
+                if dim.name != outer
+            )
+            new = dict(groups)
+            new["input"] = _merge(groups["input"], at_input)
+            new["output"] = _merge(groups["output"], at_output)
+            return (
+                Problem(
+                    dims,
+                    _drop_axis(problem.input, at_input),
+                    problem.weights,
+                    _drop_axis(problem.output, at_output),
+                ),
+                new,
+            )
+    return None
+
+
+def _adjacent(tensor: Tensor, outer: str, inner: str, extent: int) -> int | None:
+    """Position of `outer`'s axis if `inner`'s comes next and continues it in memory."""
+    for i, (first, second) in enumerate(zip(tensor.axes, tensor.axes[1:], strict=False)):
+        if first.terms == ((outer, 1),) and second.terms == ((inner, 1),):
+            step, unit = tensor.strides[i], tensor.strides[i + 1]
+            return i if step is not None and unit is not None and step == extent * unit else None
+    return None
+
+
+def _merge(groups: tuple[tuple[int, ...], ...], i: int) -> tuple[tuple[int, ...], ...]:
+    return (*groups[:i], groups[i] + groups[i + 1], *groups[i + 2 :])
+
+
+def _drop_axis(tensor: Tensor, i: int) -> Tensor:
+    axes = tensor.axes[:i] + tensor.axes[i + 1 :]
+    return replace(tensor, axes=axes, strides=tensor.strides[:i] + tensor.strides[i + 1 :])
+
+
+def _check_body(operation: Any) -> None:
+    """Only `acc + a * b`: MLIR also calls pooling, integer and mixed-type variants convolutions."""
+    body = [op.operation.name for op in operation.regions[0].blocks[0].operations]
+    if body == ["arith.mulf", "arith.addf", "linalg.yield"]:
+        return
+    if "arith.muli" in body:
+        raise UnsupportedError("its elements are integers; f32 and f64 are supported")
+    if "arith.mulf" not in body:
+        raise UnsupportedError("it does not multiply and accumulate")
+    raise UnsupportedError(f"its body is not acc + a * b on one float type ({', '.join(body)})")
+
+
+def _check_type(type_: Any, bindings: Bindings) -> None:
+    ir = bindings.ir
+    if not isinstance(type_, (ir.MemRefType, ir.RankedTensorType)):
+        raise UnsupportedError(f"its operand type {type_} is neither a memref nor a tensor")
+    if not type_.has_static_shape:
+        raise UnsupportedError(f"its operand type {type_} has a dynamic shape")
+    if str(type_.element_type) not in ("f32", "f64"):
+        raise UnsupportedError(
+            f"its element type is {type_.element_type}; f32 and f64 are supported"
+        )
+    if 0 in type_.shape:
+        raise UnsupportedError(f"its operand type {type_} has no elements")
+    if isinstance(type_, ir.RankedTensorType) and type_.encoding is not None:
+        raise UnsupportedError(f"its operand type {type_} has an encoding")
+    if isinstance(type_, ir.MemRefType) and type_.memory_space is not None:
+        raise UnsupportedError(f"its operand type {type_} is in another memory space")
+
+
+def _problem(operation: Any, types: list[Any], element: ElementType, bindings: Bindings) -> Problem:
+    found = bindings.linalg.infer_convolution_dimensions(operation)
+    if len(found.depth):
+        raise UnsupportedError("it is a depthwise convolution")
+    if len(found.output_image) > len(IMAGE_NAMES):
+        raise UnsupportedError(f"it has {len(found.output_image)} image dims; 3 are supported")
+    roles: dict[int, tuple[str, Role]] = {}
+    single = (
+        (found.batch, "n", Role.BATCH, "batch"),
+        (found.output_channel, "k", Role.OUT_CHANNEL, "output channel"),
+        (found.input_channel, "c", Role.CHANNEL, "input channel"),
+    )
+    for positions, name, role, text in single:
+        if len(positions) > 1:
+            raise UnsupportedError(f"it has {len(positions)} {text} dims; 1 is supported")
+        roles.update(dict.fromkeys(positions, (name, role)))
+    for positions, names, role in (
+        (found.output_image, IMAGE_NAMES, Role.IMAGE),
+        (found.filter_loop, FILTER_NAMES, Role.FILTER),
+    ):
+        for position, name in zip(positions, names[len(names) - len(positions) :], strict=True):
+            roles[position] = (name, role)
+    maps = [m.value if hasattr(m, "value") else m for m in _indexing_maps(operation, bindings)]
+    if set(roles) != set(range(maps[0].n_dims)):
+        raise UnsupportedError("one of its loops has no role in a convolution")
+    position_names = {position: name for position, (name, _) in roles.items()}
+    forms = [
+        [_linear_form(expr, position_names, bindings) for expr in map_.results] for map_ in maps
+    ]
+    extents = _extents(forms[1:], types[1:])
+    missing = [name for name, _ in roles.values() if name not in extents]
+    if missing:
+        raise UnsupportedError(f"the extent of loop {', '.join(missing)} is not given by a shape")
+    order = "nkdhwcqrs"
+    dims = tuple(
+        Dim(name, extents[name], role)
+        for name, role in sorted(roles.values(), key=lambda item: order.index(item[0]))
+    )
+    return Problem(
+        dims,
+        *(
+            Tensor(name, element, tuple(axes), _strides(type_, bindings))
+            for name, axes, type_ in zip(("input", "weights", "output"), forms, types, strict=True)
+        ),
+    )
+
+
+def _indexing_maps(operation: Any, bindings: Bindings) -> Any:
+    if operation.name == "linalg.generic":
+        return operation.attributes["indexing_maps"]
+    return bindings.linalg.get_indexing_maps(operation)
+
+
+def _linear_form(expr: Any, names: dict[int, str], bindings: Bindings) -> LinearForm:
+    ir = bindings.ir
+    if isinstance(expr, ir.AffineDimExpr):
+        return LinearForm(((names[expr.position], 1),))
+    if isinstance(expr, ir.AffineConstantExpr) and expr.value == 0:
+        return LinearForm(())
+    if isinstance(expr, ir.AffineAddExpr):
+        sum_ = expr
+        left = _linear_form(sum_.lhs, names, bindings)
+        return LinearForm(left.terms + _linear_form(sum_.rhs, names, bindings).terms)
+    if isinstance(expr, ir.AffineMulExpr):
+        product = expr
+        if isinstance(product.rhs, ir.AffineConstantExpr):
+            factor = product.rhs.value
+            terms = _linear_form(product.lhs, names, bindings).terms
+            return LinearForm(tuple((dim, c * factor) for dim, c in terms))
+    raise UnsupportedError(f"its access {expr} is not a sum of multiples of loops")
+
+
+def _extents(forms: list[list[LinearForm]], types: list[Any]) -> dict[str, int]:
+    """Loop extents, read off the axes of weights and output that are a single dim."""
+    extents = {}
+    for axes, type_ in zip(forms, types, strict=True):
+        for axis, size in zip(axes, type_.shape, strict=True):
+            if len(axis.terms) != 1 or axis.terms[0][1] != 1:
+                raise UnsupportedError("its weights or output are not indexed by plain loops")
+            extents[axis.terms[0][0]] = size
+    return extents
+
+
+def _strides(type_: Any, bindings: Bindings) -> tuple[int | None, ...]:
+    ir = bindings.ir
+    if isinstance(type_, ir.RankedTensorType):
+        strides: list[int | None] = []
+        step = 1
+        for size in reversed(type_.shape):
+            strides.append(step)
+            step *= size
+        return tuple(reversed(strides))
+    try:
+        found, _ = type_.get_strides_and_offset()
+    except (ValueError, RuntimeError):
+        raise UnsupportedError(f"the layout of {type_} is not strided") from None
+    dynamic = ir.ShapedType.get_dynamic_stride_or_offset()
+    return tuple(None if stride == dynamic else stride for stride in found)
+
+
+def _initializer(
+    operation: Any, output: Any, problem: Problem, on_tensors: bool, bindings: Bindings
+) -> Initializer | None:
+    """The fill or bias broadcast that wrote `output` just before `operation`, if any."""
+    if on_tensors:
+        owner = output.owner
+        writer = owner if isinstance(owner, bindings.ir.Operation) else None
+    else:
+        writer = _previous_writer(operation, output)
+    if writer is None:
+        return None
+    writer = writer.operation
+    if writer.name == "linalg.fill":
+        return Initializer(writer, fill=writer.operands[0])
+    return _bias(writer, problem, bindings)
+
+
+PURE_DIALECTS = (
+    "arith",
+    "affine.apply",
+    "memref.get_global",
+    "memref.subview",
+    "memref.cast",
+    "memref.alloc",
+    "memref.collapse_shape",
+    "memref.expand_shape",
+    "tensor.empty",
+)
+
+
+def _previous_writer(operation: Any, output: Any) -> Any:
+    """The operation that last wrote memref `output`, if nothing else could have come between."""
+    writer = None
+    for candidate in operation.block.operations:
+        candidate = candidate.operation
+        if candidate == operation:
+            return writer
+        if candidate.name.startswith(PURE_DIALECTS):
+            continue
+        writes = candidate.name.startswith("linalg.") and len(candidate.operands) > 0
+        writer = candidate if writes and candidate.operands[-1] == output else None
+    return None
+
+
+def _bias(writer: Any, problem: Problem, bindings: Bindings) -> Initializer | None:
+    """`writer` as a broadcast of a vector over the output channel, or None."""
+    k = problem.by_role(Role.OUT_CHANNEL)
+    channel = [i for i, axis in enumerate(problem.output.axes) if axis.dims == k]
+    if not k or writer.name not in ("linalg.broadcast", "linalg.generic"):
+        return None
+    if len(writer.operands) != 2 or len(writer.operands[0].type.shape) != 1:
+        return None
+    body = [op.operation for op in writer.regions[0].blocks[0].operations]
+    block = writer.regions[0].blocks[0]
+    if len(body) != 1 or body[0].operands[0] != block.arguments[0]:
+        return None
+    if writer.name == "linalg.broadcast":
+        dimensions = list(writer.attributes["dimensions"])
+        rank = len(problem.output.axes)
+        free = [i for i in range(rank) if i not in dimensions]
+    else:
+        source, target = (m.value for m in writer.attributes["indexing_maps"])
+        if target != bindings.ir.AffineMap.get_identity(target.n_dims):
+            return None
+        expr = source.results[0]
+        if not isinstance(expr, bindings.ir.AffineDimExpr):
+            return None
+        free = [expr.position]
+    return Initializer(writer, bias=writer.operands[0]) if free == channel else None

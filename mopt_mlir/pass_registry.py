@@ -1,0 +1,36 @@
+"""The names of our passes and where they live; a pass is loaded when it is first asked for."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from importlib import import_module
+
+from mopt_mlir.diagnostics import UserError
+from mopt_mlir.pass_base import Pass
+
+REGISTRY: dict[str, str | type[Pass]] = {
+    "mopt-analyze": "mopt_mlir.passes.analyze:AnalyzePass",
+    "mopt-tile": "mopt_mlir.passes.tile:TilePass",
+    "mopt-lower-to-llvm": "mopt_mlir.passes.lower_to_llvm:LowerToLLVMPass",
+}
+"""Pass name -> "module:Class", or the class itself."""
+
+
+def register(cls: type[Pass]) -> type[Pass]:
+    """Make a pass known by its name, to pipelines and to mopt-opt in this process; a decorator."""
+    REGISTRY[cls.name] = cls
+    return cls
+
+
+def load(name: str) -> type[Pass]:
+    """The class of the pass `name`; UserError, with a way out, if there is none."""
+    if name not in REGISTRY:
+        close = get_close_matches(name, REGISTRY, 1)
+        hint = f"did you mean '{close[0]}'?" if close else f"known: {', '.join(REGISTRY)}"
+        raise UserError(f"no pass of mopt-mlir is called '{name}'; {hint}")
+    entry = REGISTRY[name]
+    if not isinstance(entry, str):
+        return entry
+    module, _, cls = entry.partition(":")
+    found: type[Pass] = getattr(import_module(module), cls)
+    return found

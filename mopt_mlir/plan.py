@@ -1,0 +1,222 @@
+"""The plan: everything that code generation varies, and what the model predicts of it.
+
+A plan is attached to an operator as the attribute `mopt.plan`, printed, cached, overridden by hand
+and tested; code generation makes no decision of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
+
+from mopt_mlir.problem import Problem
+
+LEVELS = ("L3", "L2", "L1")
+"""Tiling levels, outermost first: a tile of a level is what stays in that cache."""
+
+PACKINGS = ("none", "whole", "L3", "L2", "L1")
+"""Where weights are rearranged into panels: not at all, in front of the nest, or per tile."""
+
+
+@dataclass(frozen=True)
+class Microkernel:
+    """An outer product over a register tile, repeated over the reduction dims.
+
+    `lanes` is the dim whose consecutive values fill a vector of `vector` elements; `tile` gives the
+    register tile in elements per dim (`tile[lanes]` is a multiple of `vector`; absent dims are 1).
+    `reduction` is the order of the reduction loops around the outer product, outermost first, and
+    the order in which packed weights lie in a panel.
+    """
+
+    lanes: str
+    vector: int
+    tile: Mapping[str, int]
+    reduction: tuple[str, ...]
+
+    def extent(self, dim: str) -> int:
+        return self.tile.get(dim, 1)
+
+
+@dataclass(frozen=True)
+class Level:
+    """One level of tiling: the tile, and the order of the loops that step from tile to tile.
+
+    `order` names every dim of the problem, outermost loop first (the paper's permutation);
+    `tile` gives a size in elements for every dim.
+    """
+
+    name: str
+    order: tuple[str, ...]
+    tile: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What the model says of a plan. Times are seconds, volumes bytes.
+
+    `seconds` is per resource: `compute`, `L1` (registers-L1 traffic), `L2` (L1-L2), `L3` (L2-L3),
+    `DRAM` (L3-DRAM), `packing`; `volumes` is per memory resource and tensor. `cost` is the
+    objective of the plan, `lower_bound` a proven bound on the objective of *any* plan.
+    """
+
+    seconds: Mapping[str, float]
+    volumes: Mapping[str, Mapping[str, float]]
+    classes: Mapping[str, str]
+    bottleneck: str
+    cost: float
+    lower_bound: float
+
+    @property
+    def gap(self) -> float:
+        """Proven relative distance from the optimum."""
+        return (self.cost - self.lower_bound) / self.lower_bound if self.lower_bound > 0 else 0.0
+
+
+@dataclass(frozen=True)
+class Plan:
+    """`levels` are outermost first and a subset of LEVELS in that order; `parallel` splits the
+    outermost level's tile (e.g. `{"k": 2}`) between cores; `packing` is one of PACKINGS."""
+
+    machine: str
+    threads: int
+    microkernel: Microkernel
+    levels: tuple[Level, ...]
+    parallel: Mapping[str, int] = field(default_factory=dict)
+    packing: str = "whole"
+    prediction: Prediction | None = None
+
+    def core_tile(self, dim: str, extent: int) -> int:
+        """Elements of `dim` in one core's share of the outermost tile, in whole register tiles."""
+        tile = min(self.levels[0].tile[dim], extent) if self.levels else extent
+        ways = self.parallel.get(dim, 1)
+        unit = self.microkernel.extent(dim)
+        return tile if ways == 1 else -(-tile // (ways * unit)) * unit
+
+    def check(self, problem: Problem) -> None:
+        """Raise ValueError, naming the field, where this plan does not fit `problem`."""
+        names = set(problem.names)
+        parallel = set(problem.parallel_dims)
+        kernel = self.microkernel
+        if kernel.lanes not in parallel:
+            raise ValueError(f"microkernel.lanes is '{kernel.lanes}', not an output dim")
+        _check_sizes("microkernel.tile", kernel.tile, parallel)
+        if kernel.vector < 1 or kernel.extent(kernel.lanes) % kernel.vector:
+            raise ValueError(
+                f"microkernel.tile[{kernel.lanes}] = {kernel.extent(kernel.lanes)} "
+                f"is not a multiple of the vector length {kernel.vector}"
+            )
+        if sorted(kernel.reduction) != sorted(problem.reduction_dims):
+            raise ValueError(
+                f"microkernel.reduction must order {', '.join(problem.reduction_dims)}"
+            )
+        _check_sizes("parallel", self.parallel, parallel)
+        if prod(self.parallel.values()) > self.threads:
+            raise ValueError(f"parallel needs more than threads = {self.threads}")
+        if self.packing not in PACKINGS:
+            raise ValueError(f"packing is '{self.packing}', not one of {', '.join(PACKINGS)}")
+        level_names = [level.name for level in self.levels]
+        if level_names != [name for name in LEVELS if name in level_names]:
+            raise ValueError(f"levels must be a subset of {', '.join(LEVELS)} in that order")
+        if self.packing in LEVELS and self.packing not in level_names:
+            raise ValueError(f"packing at {self.packing}, which is not a level of the plan")
+        outer: Mapping[str, int] = problem.extents
+        for level in self.levels:
+            if sorted(level.order) != sorted(names):
+                raise ValueError(f"{level.name}.order must name each of {', '.join(problem.names)}")
+            _check_sizes(f"{level.name}.tile", level.tile, names)
+            for dim in problem.names:
+                size, unit = level.tile.get(dim, 0), kernel.extent(dim)
+                if not 1 <= size <= outer[dim]:
+                    raise ValueError(
+                        f"{level.name}.tile[{dim}] = {size} is not in [1, {outer[dim]}]"
+                    )
+                if size % unit and size != problem.extent(dim):
+                    raise ValueError(
+                        f"{level.name}.tile[{dim}] = {size} is neither the whole extent "
+                        f"nor a multiple of the register tile's {unit}"
+                    )
+            outer = level.tile
+            if level is self.levels[0]:
+                outer = {dim: self.core_tile(dim, problem.extent(dim)) for dim in problem.names}
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data (strings, numbers, lists, dicts), the same as the attribute and JSON."""
+        data: dict[str, Any] = {
+            "machine": self.machine,
+            "threads": self.threads,
+            "microkernel": {
+                "lanes": self.microkernel.lanes,
+                "vector": self.microkernel.vector,
+                "tile": dict(self.microkernel.tile),
+                "reduction": list(self.microkernel.reduction),
+            },
+            "levels": [
+                {"name": level.name, "order": list(level.order), "tile": dict(level.tile)}
+                for level in self.levels
+            ],
+            "parallel": dict(self.parallel),
+            "packing": self.packing,
+        }
+        if self.prediction is not None:
+            predicted = self.prediction
+            data["prediction"] = {
+                "seconds": dict(predicted.seconds),
+                "volumes": {name: dict(v) for name, v in predicted.volumes.items()},
+                "classes": dict(predicted.classes),
+                "bottleneck": predicted.bottleneck,
+                "cost": predicted.cost,
+                "lower_bound": predicted.lower_bound,
+                "gap": predicted.gap,
+            }
+        return data
+
+    @staticmethod
+    def from_dict(data: Mapping[str, Any]) -> Plan:
+        """The inverse of `as_dict`; ValueError names what is missing or of the wrong kind."""
+        try:
+            kernel = data["microkernel"]
+            predicted = data.get("prediction")
+            return Plan(
+                machine=str(data["machine"]),
+                threads=int(data["threads"]),
+                microkernel=Microkernel(
+                    str(kernel["lanes"]),
+                    int(kernel["vector"]),
+                    _sizes(kernel["tile"]),
+                    tuple(map(str, kernel["reduction"])),
+                ),
+                levels=tuple(
+                    Level(str(lv["name"]), tuple(map(str, lv["order"])), _sizes(lv["tile"]))
+                    for lv in data["levels"]
+                ),
+                parallel=_sizes(data.get("parallel", {})),
+                packing=str(data["packing"]),
+                prediction=None
+                if predicted is None
+                else Prediction(
+                    dict(predicted["seconds"]),
+                    {name: dict(v) for name, v in predicted["volumes"].items()},
+                    dict(predicted["classes"]),
+                    str(predicted["bottleneck"]),
+                    float(predicted["cost"]),
+                    float(predicted["lower_bound"]),
+                ),
+            )
+        except KeyError as error:
+            raise ValueError(f"the plan lacks {error.args[0]!r}") from None
+        except (TypeError, AttributeError) as error:
+            raise ValueError(f"the plan is malformed: {error}") from None
+
+
+def _sizes(data: Mapping[str, Any]) -> dict[str, int]:
+    return {str(dim): int(size) for dim, size in data.items()}
+
+
+def _check_sizes(what: str, sizes: Mapping[str, int], allowed: set[str]) -> None:
+    for dim, size in sizes.items():
+        if dim not in allowed:
+            raise ValueError(f"{what} names '{dim}'; allowed: {', '.join(sorted(allowed))}")
+        if size < 1:
+            raise ValueError(f"{what}[{dim}] = {size} is not positive")

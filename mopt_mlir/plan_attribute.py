@@ -1,0 +1,52 @@
+"""A plan as the dictionary attribute `mopt.plan` of an operation, and back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mopt_mlir.bindings import Bindings
+from mopt_mlir.plan import Plan
+
+NAME = "mopt.plan"
+
+
+def attach(operation: Any, plan: Plan, bindings: Bindings) -> None:
+    """Set `mopt.plan` on `operation`."""
+    operation.attributes[NAME] = _attribute(plan.as_dict(), bindings)
+
+
+def attached(operation: Any, bindings: Bindings) -> Plan | None:
+    """The plan that `operation` carries, or None.
+
+    Raises ValueError, naming what is missing or of the wrong kind, if the attribute is no plan.
+    """
+    if NAME not in operation.attributes:
+        return None
+    attribute = operation.attributes[NAME]
+    if not isinstance(attribute, bindings.ir.DictAttr):
+        raise ValueError("the plan is not a dictionary attribute")
+    return Plan.from_dict(_data(attribute, bindings))
+
+
+def _attribute(data: Any, bindings: Bindings) -> Any:
+    ir = bindings.ir
+    if isinstance(data, str):
+        return ir.StringAttr.get(data)
+    if isinstance(data, int):
+        return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), data)
+    if isinstance(data, float):
+        return ir.FloatAttr.get(ir.F64Type.get(), data)
+    if isinstance(data, dict):
+        return ir.DictAttr.get({key: _attribute(value, bindings) for key, value in data.items()})
+    return ir.ArrayAttr.get([_attribute(value, bindings) for value in data])
+
+
+def _data(attribute: Any, bindings: Bindings) -> Any:
+    ir = bindings.ir
+    if isinstance(attribute, (ir.StringAttr, ir.IntegerAttr, ir.FloatAttr)):
+        return attribute.value
+    if isinstance(attribute, ir.DictAttr):
+        return {item.name: _data(item.attr, bindings) for item in attribute}
+    if isinstance(attribute, ir.ArrayAttr):
+        return [_data(item, bindings) for item in attribute]
+    raise ValueError(f"the plan holds {attribute}, which is no number, text, list or dictionary")

@@ -1,0 +1,89 @@
+"""From a module to the convolutions in it, each with a plan: what both passes share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from mopt_mlir import plan_attribute
+from mopt_mlir.bindings import Bindings
+from mopt_mlir.codegen.rewrite import Target
+from mopt_mlir.constants import constant_value
+from mopt_mlir.diagnostics import emit
+from mopt_mlir.extract import Convolution, UnsupportedError, extract, normalise
+from mopt_mlir.machine import Machine
+from mopt_mlir.pass_base import PassFailure
+from mopt_mlir.plan import Plan
+from mopt_mlir.problem import Problem
+
+INITIALIZERS = ("linalg.fill", "linalg.broadcast", "linalg.yield", "linalg.index")
+"""linalg operations that nobody expects to be tiled as a convolution: no remark."""
+
+
+@dataclass
+class Planner:
+    """Plans for the convolutions of one module; equal problems are solved once."""
+
+    module: Any
+    bindings: Bindings
+    machine: Machine
+    threads: int
+    solved: dict[tuple[Problem, bool], Plan] = field(default_factory=dict)
+
+    def targets(self) -> list[Target]:
+        """Every supported convolution with its plan, in the order of the module.
+
+        Emits a remark for each linalg operation that is left as it is. Raises PassFailure, after an
+        error, where an attached plan does not fit its operation.
+        """
+        return [self._target(convolution) for convolution in list(self._convolutions())]
+
+    def _convolutions(self) -> Iterator[Convolution]:
+        found: list[Any] = []
+        ir = self.bindings.ir
+
+        def visit(operation: Any) -> Any:
+            if operation.name.startswith("linalg.") and operation.name not in INITIALIZERS:
+                found.append(operation)
+            return ir.WalkResult.ADVANCE
+
+        self.module.walk(visit)
+        for operation in found:
+            try:
+                yield extract(operation, self.bindings)
+            except UnsupportedError as reason:
+                if not _initialises(operation):
+                    emit("remark", operation.location, f"'{operation.name}' is not tiled: {reason}")
+
+    def _target(self, convolution: Convolution) -> Target:
+        problem, groups = normalise(convolution.problem)
+        constant = constant_value(convolution.weights, self.module, self.bindings)
+        operation = convolution.operation
+        try:
+            plan = plan_attribute.attached(operation, self.bindings)
+            if plan is None:
+                plan = self._solve(problem, constant is not None)
+            else:
+                plan.check(problem)
+        except ValueError as error:
+            emit("error", operation.location, f"'{plan_attribute.NAME}': {error}")
+            raise PassFailure from None
+        return Target(convolution, problem, groups, plan, constant)
+
+    def _solve(self, problem: Problem, constant_weights: bool) -> Plan:
+        from mopt_mlir.solver import solve
+
+        key = (problem, constant_weights)
+        if key not in self.solved:
+            self.solved[key] = solve(
+                problem, self.machine, self.threads, constant_weights=constant_weights
+            )
+        return self.solved[key]
+
+
+def _initialises(operation: Any) -> bool:
+    """Whether this generic only moves or combines elements (a bias, a ReLU): no remark either."""
+    if operation.name != "linalg.generic":
+        return False
+    return all("parallel" in str(kind) for kind in operation.attributes["iterator_types"])

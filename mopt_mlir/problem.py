@@ -1,0 +1,199 @@
+"""The iteration space of a convolution-like operator and how it reads and writes its tensors.
+
+A `Problem` knows no MLIR: it is what the model, the solver and the code generator share. Dims are
+named as in the literature: `n` batch, `k` output channel, `c` input channel, then image dims
+(`h`, `w`; `d` in front for 3-d, `w` alone for 1-d) and filter dims (`r`, `s`; `q` in front). An
+operator without some dim (a matmul has no filter, `linalg.conv_2d` no channels) simply lacks it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Role(str, Enum):
+    """What a dim of the iteration space does; `CHANNEL` and `FILTER` are the reductions."""
+
+    BATCH = "batch"
+    OUT_CHANNEL = "out_channel"
+    IMAGE = "image"
+    CHANNEL = "channel"
+    FILTER = "filter"
+    GROUP = "group"
+
+    @property
+    def is_reduction(self) -> bool:
+        return self in (Role.CHANNEL, Role.FILTER)
+
+
+class ElementType(str, Enum):
+    F32 = "f32"
+    F64 = "f64"
+
+    @property
+    def size(self) -> int:
+        """Bytes of one element."""
+        return 4 if self is ElementType.F32 else 8
+
+
+@dataclass(frozen=True)
+class Dim:
+    name: str
+    extent: int
+    role: Role
+
+
+@dataclass(frozen=True)
+class LinearForm:
+    """`sum(coefficient * dim)`: the index along one axis of a tensor, e.g. `2*h + 1*r`."""
+
+    terms: tuple[tuple[str, int], ...]
+
+    @staticmethod
+    def of(**terms: int) -> LinearForm:
+        return LinearForm(tuple(terms.items()))
+
+    def coefficient(self, dim: str) -> int:
+        """Coefficient of `dim`, 0 where it is absent."""
+        return next((c for name, c in self.terms if name == dim), 0)
+
+    @property
+    def dims(self) -> tuple[str, ...]:
+        return tuple(name for name, _ in self.terms)
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """One operand: a linear form per axis, and the distance in elements between neighbours on it.
+
+    `strides` is None on an axis whose stride is not known at compile time.
+    """
+
+    name: str
+    element: ElementType
+    axes: tuple[LinearForm, ...]
+    strides: tuple[int | None, ...]
+
+    @property
+    def dims(self) -> frozenset[str]:
+        """The dims that are *present* in this tensor (paper, Sec. 2.2)."""
+        return frozenset(dim for axis in self.axes for dim in axis.dims)
+
+    def step(self, dim: str) -> int | None:
+        """Elements from one value of `dim` to the next in memory; None if not known."""
+        step = 0
+        for axis, stride in zip(self.axes, self.strides, strict=True):
+            coefficient = axis.coefficient(dim)
+            if coefficient:
+                if stride is None:
+                    return None
+                step += coefficient * stride
+        return step
+
+
+@dataclass(frozen=True)
+class Problem:
+    """`output[...] += input[...] * weights[...]` over all values of `dims`."""
+
+    dims: tuple[Dim, ...]
+    input: Tensor
+    weights: Tensor
+    output: Tensor
+
+    @property
+    def tensors(self) -> tuple[Tensor, Tensor, Tensor]:
+        return self.input, self.weights, self.output
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(dim.name for dim in self.dims)
+
+    @property
+    def extents(self) -> Mapping[str, int]:
+        return {dim.name: dim.extent for dim in self.dims}
+
+    @property
+    def parallel_dims(self) -> tuple[str, ...]:
+        return tuple(dim.name for dim in self.dims if not dim.role.is_reduction)
+
+    @property
+    def reduction_dims(self) -> tuple[str, ...]:
+        return tuple(dim.name for dim in self.dims if dim.role.is_reduction)
+
+    def extent(self, dim: str) -> int:
+        """Extent of `dim`, 1 where the problem lacks it."""
+        return self.extents.get(dim, 1)
+
+    def by_role(self, role: Role) -> tuple[str, ...]:
+        return tuple(dim.name for dim in self.dims if dim.role is role)
+
+    @property
+    def flops(self) -> int:
+        """Floating-point operations: one multiplication and one addition per point."""
+        total = 2
+        for dim in self.dims:
+            total *= dim.extent
+        return total
+
+
+def conv2d(
+    *,
+    k: int,
+    h: int,
+    w: int,
+    c: int,
+    r: int,
+    s: int,
+    n: int = 1,
+    stride: int | tuple[int, int] = 1,
+    dilation: int | tuple[int, int] = 1,
+    layout: str = "nchw",
+    weights: str = "fchw",
+    element: ElementType = ElementType.F32,
+) -> Problem:
+    """A dense 2-d convolution; `h`, `w` are output sizes and the input is already padded.
+
+    `layout` is `nchw` or `nhwc` (input and output), `weights` is `fchw`, `hwcf` or `fhwc`.
+    Raises ValueError for another layout.
+    """
+    sh, sw = (stride, stride) if isinstance(stride, int) else stride
+    dh, dw = (dilation, dilation) if isinstance(dilation, int) else dilation
+    rows, columns = LinearForm.of(h=sh, r=dh), LinearForm.of(w=sw, s=dw)
+    n_, k_, c_ = LinearForm.of(n=1), LinearForm.of(k=1), LinearForm.of(c=1)
+    h_, w_, r_, s_ = (LinearForm.of(**{d: 1}) for d in "hwrs")
+    images = {
+        "nchw": ((n_, c_, rows, columns), (n_, k_, h_, w_)),
+        "nhwc": ((n_, rows, columns, c_), (n_, h_, w_, k_)),
+    }
+    filters = {"fchw": (k_, c_, r_, s_), "hwcf": (r_, s_, c_, k_), "fhwc": (k_, r_, s_, c_)}
+    if layout not in images:
+        raise ValueError(f"unknown layout {layout!r}; known: {', '.join(images)}")
+    if weights not in filters:
+        raise ValueError(f"unknown weight layout {weights!r}; known: {', '.join(filters)}")
+    extents = {"n": n, "k": k, "h": h, "w": w, "c": c, "r": r, "s": s}
+    roles = (
+        *(Role.BATCH, Role.OUT_CHANNEL, Role.IMAGE, Role.IMAGE),
+        *(Role.CHANNEL, Role.FILTER, Role.FILTER),
+    )
+    dims = tuple(Dim(d, extents[d], role) for d, role in zip("nkhwcrs", roles, strict=True))
+    input_axes, output_axes = images[layout]
+    return Problem(
+        dims,
+        dense("input", element, input_axes, extents),
+        dense("weights", element, filters[weights], extents),
+        dense("output", element, output_axes, extents),
+    )
+
+
+def dense(
+    name: str, element: ElementType, axes: tuple[LinearForm, ...], extents: Mapping[str, int]
+) -> Tensor:
+    """A tensor in row-major order without gaps."""
+    strides: list[int | None] = []
+    step = 1
+    for axis in reversed(axes):
+        strides.append(step)
+        step *= 1 + sum(coefficient * (extents[dim] - 1) for dim, coefficient in axis.terms)
+    return Tensor(name, element, axes, tuple(reversed(strides)))

@@ -1,0 +1,36 @@
+"""`mopt-analyze`: find the best plan of every convolution and attach it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from mopt_mlir.pass_base import Pass, option
+
+
+@dataclass(frozen=True)
+class AnalyzePass(Pass):
+    """Solve the tiling of every supported convolution and attach it as the attribute `mopt.plan`.
+
+    The plan holds everything that code generation varies: the microkernel, per memory level the
+    order and sizes of its tiles, the split between cores, where weights are packed; and what the
+    model predicts of it: data volumes, time per resource, the bottleneck, and the proven gap to the
+    best plan there is. The operation itself stays. A plan that is already attached is kept, after a
+    check that it fits. Operations that are not supported get a remark that says why.
+    """
+
+    name: ClassVar[str] = "mopt-analyze"
+
+    machine: str = option("host", help="machine to plan for: a name, a .toml file, or host")
+    threads: int = option(1, help="cores to plan for")
+
+    def run(self, module: Any) -> None:
+        from mopt_mlir.bindings import bindings_of
+        from mopt_mlir.machine import resolve
+        from mopt_mlir.plan_attribute import attach
+        from mopt_mlir.planning import Planner
+
+        bindings = bindings_of(module)
+        with module.context, module.location:
+            for target in Planner(module, bindings, resolve(self.machine), self.threads).targets():
+                attach(target.convolution.operation, target.plan, bindings)
