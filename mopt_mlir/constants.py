@@ -17,10 +17,9 @@ DTYPES: Mapping[ElementType, np.dtype[Any]] = {
     ElementType.F64: np.dtype("<f8"),
 }
 
-# The bindings cannot read a resource, but printing the operation that uses it shows its bytes,
-# after four bytes of alignment.
-_RESOURCE = re.compile(r'"0x([0-9A-Fa-f]+)"')
-_ALIGNMENT_DIGITS = 8
+# A resource as a module prints it: hexadecimal, four bytes of alignment in front.
+_RESOURCE = re.compile(r':\s*"0x([0-9A-Fa-f]*)"\s*\}\s*\}\s*#-\}\s*$')
+_HEADER = 4
 
 
 def constant_value(value: Any, module: Any, bindings: Bindings) -> NDArray[Any] | None:
@@ -29,9 +28,9 @@ def constant_value(value: Any, module: Any, bindings: Bindings) -> NDArray[Any] 
     Looks at `arith.constant` and at `memref.get_global` of a constant global of `module`; None if
     `value` comes from elsewhere or its elements are not in the module.
     """
-    owner = value.owner
-    if not isinstance(owner, bindings.ir.Operation):
+    if isinstance(value.owner, bindings.ir.Block):
         return None
+    owner = value.owner.operation
     if owner.name == "arith.constant":
         return _elements(owner, "value", bindings)
     if owner.name == "bufferization.to_buffer":
@@ -59,9 +58,20 @@ def _elements(operation: Any, name: str, bindings: Bindings) -> NDArray[Any] | N
             splat = attribute.get_splat_value().value
             return np.full(type_.shape, splat, DTYPES[ElementType(str(type_.element_type))])
         return np.array(attribute)
-    match = _RESOURCE.search(operation.get_asm(large_resource_limit=None))
-    if match is None:
+    data = resource_bytes(operation, bindings)
+    if data is None:
         return None
-    data = bytes.fromhex(match.group(1)[_ALIGNMENT_DIGITS:])
     elements = np.frombuffer(data, DTYPES[ElementType(str(type_.element_type))])
     return elements.reshape(type_.shape) if elements.size == np.prod(type_.shape) else None
+
+
+def resource_bytes(operation: Any, bindings: Bindings) -> bytes | None:
+    """The bytes of the one resource that `operation` uses; None if the module lacks them.
+
+    The bindings cannot read a resource, but a module of its own prints its bytes.
+    """
+    with operation.location:
+        module = bindings.ir.Module.create()
+    module.body.append(operation.clone())
+    match = _RESOURCE.search(module.operation.get_asm(assume_verified=True))
+    return bytes.fromhex(match[1])[_HEADER:] if match else None

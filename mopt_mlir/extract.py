@@ -193,7 +193,7 @@ def _check_type(type_: Any, bindings: Bindings) -> None:
 def _problem(operation: Any, types: list[Any], element: ElementType, bindings: Bindings) -> Problem:
     found = bindings.linalg.infer_convolution_dimensions(operation)
     if len(found.depth):
-        raise UnsupportedError("it is a depthwise convolution")
+        raise UnsupportedError("it is a depthwise or grouped convolution")
     if len(found.output_image) > len(IMAGE_NAMES):
         raise UnsupportedError(f"it has {len(found.output_image)} image dims; 3 are supported")
     roles: dict[int, tuple[str, Role]] = {}
@@ -212,7 +212,7 @@ def _problem(operation: Any, types: list[Any], element: ElementType, bindings: B
     ):
         for position, name in zip(positions, names[len(names) - len(positions) :], strict=True):
             roles[position] = (name, role)
-    maps = [m.value if hasattr(m, "value") else m for m in _indexing_maps(operation, bindings)]
+    maps = indexing_maps(operation, bindings)
     if set(roles) != set(range(maps[0].n_dims)):
         raise UnsupportedError("one of its loops has no role in a convolution")
     position_names = {position: name for position, (name, _) in roles.items()}
@@ -237,10 +237,13 @@ def _problem(operation: Any, types: list[Any], element: ElementType, bindings: B
     )
 
 
-def _indexing_maps(operation: Any, bindings: Bindings) -> Any:
+def indexing_maps(operation: Any, bindings: Bindings) -> list[Any]:
+    """The affine maps of a linalg operation; empty for one that has none (`linalg.yield`)."""
     if operation.name == "linalg.generic":
-        return operation.attributes["indexing_maps"]
-    return bindings.linalg.get_indexing_maps(operation)
+        attributes = operation.attributes["indexing_maps"]
+    else:
+        attributes = bindings.linalg.get_indexing_maps(operation)
+    return [attribute.value for attribute in attributes or ()]
 
 
 def _linear_form(expr: Any, names: dict[int, str], bindings: Bindings) -> LinearForm:
@@ -295,8 +298,7 @@ def _initializer(
 ) -> Initializer | None:
     """The fill or bias broadcast that wrote `output` just before `operation`, if any."""
     if on_tensors:
-        owner = output.owner
-        writer = owner if isinstance(owner, bindings.ir.Operation) else None
+        writer = None if isinstance(output.owner, bindings.ir.Block) else output.owner
     else:
         writer = _previous_writer(operation, output)
     if writer is None:

@@ -107,6 +107,15 @@ class Plan:
                 f"microkernel.tile[{kernel.lanes}] = {kernel.extent(kernel.lanes)} "
                 f"is not a multiple of the vector length {kernel.vector}"
             )
+        if kernel.lanes in problem.input.dims:
+            if not problem.input.runs_along(kernel.lanes):
+                raise ValueError(
+                    f"microkernel.lanes is '{kernel.lanes}', which is not contiguous in the input"
+                )
+        elif self.packing == "none" and not problem.weights.runs_along(kernel.lanes):
+            raise ValueError(
+                f"packing is 'none', but '{kernel.lanes}' is not contiguous in the weights"
+            )
         if sorted(kernel.reduction) != sorted(problem.reduction_dims):
             raise ValueError(
                 f"microkernel.reduction must order {', '.join(problem.reduction_dims)}"

@@ -11,14 +11,11 @@ from mopt_mlir.bindings import Bindings
 from mopt_mlir.codegen.rewrite import Target
 from mopt_mlir.constants import constant_value
 from mopt_mlir.diagnostics import emit
-from mopt_mlir.extract import Convolution, UnsupportedError, extract, normalise
+from mopt_mlir.extract import Convolution, UnsupportedError, extract, indexing_maps, normalise
 from mopt_mlir.machine import Machine
 from mopt_mlir.pass_base import PassFailure
 from mopt_mlir.plan import Plan
 from mopt_mlir.problem import Problem
-
-INITIALIZERS = ("linalg.fill", "linalg.broadcast", "linalg.yield", "linalg.index")
-"""linalg operations that nobody expects to be tiled as a convolution: no remark."""
 
 
 @dataclass
@@ -44,7 +41,7 @@ class Planner:
         ir = self.bindings.ir
 
         def visit(operation: Any) -> Any:
-            if operation.name.startswith("linalg.") and operation.name not in INITIALIZERS:
+            if operation.name.startswith("linalg."):
                 found.append(operation)
             return ir.WalkResult.ADVANCE
 
@@ -53,7 +50,7 @@ class Planner:
             try:
                 yield extract(operation, self.bindings)
             except UnsupportedError as reason:
-                if not _initialises(operation):
+                if _reduces(operation, self.bindings):
                     emit("remark", operation.location, f"'{operation.name}' is not tiled: {reason}")
 
     def _target(self, convolution: Convolution) -> Target:
@@ -82,8 +79,8 @@ class Planner:
         return self.solved[key]
 
 
-def _initialises(operation: Any) -> bool:
-    """Whether this generic only moves or combines elements (a bias, a ReLU): no remark either."""
-    if operation.name != "linalg.generic":
-        return False
-    return all("parallel" in str(kind) for kind in operation.attributes["iterator_types"])
+def _reduces(operation: Any, bindings: Bindings) -> bool:
+    """Whether an operation has a loop that its result lacks; others are no candidates for tiling,
+    and nobody expects a remark on a fill or a ReLU."""
+    maps = indexing_maps(operation, bindings)
+    return bool(maps) and maps[-1].n_dims > len(maps[-1].results)

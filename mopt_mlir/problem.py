@@ -92,6 +92,10 @@ class Tensor:
                 step += coefficient * stride
         return step
 
+    def runs_along(self, dim: str) -> bool:
+        """Whether vectors can run along `dim`: its values are neighbours on the last axis."""
+        return bool(self.axes) and self.step(dim) == 1 and self.axes[-1].coefficient(dim) == 1
+
 
 @dataclass(frozen=True)
 class Problem:

@@ -36,5 +36,5 @@ class TilePass(Pass):
 
         bindings = bindings_of(module)
         with module.context, module.location:
-            for target in Planner(module, bindings, resolve(self.machine), self.threads).targets():
-                rewrite(target, module, bindings)
+            planner = Planner(module, bindings, resolve(self.machine), self.threads)
+            rewrite(planner.targets(), module, bindings)

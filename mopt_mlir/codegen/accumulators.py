@@ -14,7 +14,7 @@ from typing import Any
 from mopt_mlir.codegen.builder import Builder, Index
 from mopt_mlir.codegen.operands import Operands, element
 from mopt_mlir.codegen.transpose import transpose
-from mopt_mlir.problem import Problem, Role, Tensor
+from mopt_mlir.problem import Problem, Role
 
 
 @dataclass(frozen=True)
@@ -26,13 +26,6 @@ class Position:
 
     def offset(self, dim: str) -> int:
         return dict(self.offsets).get(dim, 0)
-
-
-def runs_along(tensor: Tensor, dim: str) -> bool:
-    """Whether consecutive values of `dim` are consecutive elements: vectors can run along it."""
-    return (
-        tensor.step(dim) == 1 and tensor.strides[-1] == 1 and tensor.axes[-1].coefficient(dim) == 1
-    )
 
 
 @dataclass(frozen=True)
@@ -98,7 +91,7 @@ class AccumulatorTile:
 
     def write(self, accumulators: Sequence[Any]) -> None:
         """Store every valid element of the accumulators."""
-        if runs_along(self.problem.output, self.lane_dim):
+        if self.problem.output.runs_along(self.lane_dim):
             for v, vector in enumerate(self.vectors):
                 for q, scalar in enumerate(self.scalars):
                     where = self._output(vector, scalar)
@@ -111,7 +104,7 @@ class AccumulatorTile:
                 self.builder.store(value, self.operands.output, where)
 
     def _read(self) -> list[Any]:
-        if runs_along(self.problem.output, self.lane_dim):
+        if self.problem.output.runs_along(self.lane_dim):
             return [
                 self.builder.vector_load(
                     self.operands.output,
@@ -142,7 +135,7 @@ class AccumulatorTile:
         if len(self.scalars) < 2 or self.lanes < 2:
             return None
         dims = [dim for dim, _ in self.scalars[0].offsets]
-        return next((dim for dim in dims if runs_along(self.problem.output, dim)), None)
+        return next((dim for dim in dims if self.problem.output.runs_along(dim)), None)
 
     def _runs(self, along: str) -> list[list[int]]:
         """Scalars in groups of up to `lanes` that are consecutive along `along`."""

@@ -45,12 +45,17 @@ class Index:
 
 
 class Builder:
-    """Emits operations at the current insertion point of `bindings`' context."""
+    """Emits operations at the current insertion point of `bindings`' context.
 
-    def __init__(self, bindings: Bindings, location: Any) -> None:
+    Constants go to the start of `entry`, a block that dominates everything emitted, once each.
+    """
+
+    def __init__(self, bindings: Bindings, location: Any, entry: Any) -> None:
         self.bindings = bindings
         self.ir = bindings.ir
         self.location = location
+        self._entry = entry
+        self._constants: dict[tuple[Any, ...], Any] = {}
 
     # ---- names -------------------------------------------------------------------------------
 
@@ -277,24 +282,55 @@ class Builder:
         return self.ir.VectorType.get([lanes], element)
 
     def mask(self, lanes: int, valid: int) -> Any:
-        type_ = self.vector_type(lanes, self.ir.IntegerType.get_signless(1))
-        sizes = self.ir.DenseI64ArrayAttr.get([valid])
-        return self.bindings.vector.ConstantMaskOp(type_, sizes, loc=self.location).result
+        """True in the first `valid` lanes."""
+
+        def create() -> Any:
+            type_ = self.vector_type(lanes, self.ir.IntegerType.get_signless(1))
+            sizes = self.ir.DenseI64ArrayAttr.get([valid])
+            with self.named(f"first_{valid}"):
+                return self.bindings.vector.ConstantMaskOp(type_, sizes).result
+
+        return self._once(("mask", lanes, valid), create)
 
     def constant(self, type_: Any, value: float) -> Any:
+        """A scalar constant of an index or float type."""
         ir = self.ir
-        integer = isinstance(type_, ir.IndexType)
-        attribute = ir.IntegerAttr.get(type_, value) if integer else ir.FloatAttr.get(type_, value)
-        return self.bindings.arith.ConstantOp(type_, attribute, loc=self.location).result
+
+        def create() -> Any:
+            kind = ir.IntegerAttr if isinstance(type_, ir.IndexType) else ir.FloatAttr
+            operation = self.bindings.arith.ConstantOp(
+                type_, kind.get(type_, value), loc=self.location
+            )
+            return operation.result
+
+        return self._once(("constant", str(type_), value), create)
 
     def zeros(self, vector_type: Any) -> Any:
+        """A vector of zeros."""
         ir = self.ir
-        zero = ir.FloatAttr.get(vector_type.element_type, 0.0)
-        splat = ir.DenseElementsAttr.get_splat(vector_type, zero)
-        return self.bindings.arith.ConstantOp(vector_type, splat, loc=self.location).result
+
+        def create() -> Any:
+            zero = ir.FloatAttr.get(vector_type.element_type, 0.0)
+            splat = ir.DenseElementsAttr.get_splat(vector_type, zero)
+            with self.named("zeros"):
+                return self.bindings.arith.ConstantOp(vector_type, splat).result
+
+        return self._once(("zeros", str(vector_type)), create)
 
     def poison(self, type_: Any) -> Any:
-        return self.ir.Operation.create("ub.poison", results=[type_], loc=self.location).result
+        """A value that nobody looks at."""
+
+        def create() -> Any:
+            location = self.named("unused")
+            return self.ir.Operation.create("ub.poison", results=[type_], loc=location).result
+
+        return self._once(("poison", str(type_)), create)
+
+    def _once(self, key: tuple[Any, ...], create: Callable[[], Any]) -> Any:
+        if key not in self._constants:
+            with self.ir.InsertionPoint.at_block_begin(self._entry):
+                self._constants[key] = create()
+        return self._constants[key]
 
     def broadcast(self, vector_type: Any, scalar: Any) -> Any:
         return self.bindings.vector.BroadcastOp(vector_type, scalar, loc=self.location).result

@@ -57,7 +57,7 @@ def emit_packing(
 ) -> None:
     """Copy the weights that `ranges` cover into `panels`; `ways` cores share the panels."""
     extent, width = problem.extent(panels.channel), panels.width
-    copy = PanelCopy(builder, problem, kernel, weights, panels, ranges)
+    copy = PanelCopy.of(builder, problem, kernel, weights, panels, ranges)
 
     def pack_panel(panel: Index) -> None:
         first = panels.starts[panels.channel] + panel * width

@@ -8,10 +8,10 @@ time; anything else goes element by element.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import prod
 from typing import Any
 
-from mopt_mlir.codegen.accumulators import runs_along
 from mopt_mlir.codegen.builder import Builder, Index
 from mopt_mlir.codegen.operands import Panels, element
 from mopt_mlir.codegen.ranges import Range
@@ -21,8 +21,20 @@ from mopt_mlir.problem import Problem
 
 
 @dataclass(frozen=True)
+class FlatViews:
+    """Weights as `rows[channel, flat]` and panels as `packed[panel, flat, lane]`.
+
+    One step of the outermost reduction dim is `inner` steps of `flat`.
+    """
+
+    rows: Any
+    packed: Any
+    inner: int
+
+
+@dataclass(frozen=True)
 class PanelCopy:
-    """What all panels of one block of weights have in common."""
+    """What all panels of one block of weights have in common; `flat` where rows are dense."""
 
     builder: Builder
     problem: Problem
@@ -30,38 +42,64 @@ class PanelCopy:
     weights: Any
     panels: Panels
     ranges: Mapping[str, Range]
+    flat: FlatViews | None
+
+    @staticmethod
+    def of(
+        builder: Builder,
+        problem: Problem,
+        kernel: Microkernel,
+        weights: Any,
+        panels: Panels,
+        ranges: Mapping[str, Range],
+    ) -> PanelCopy:
+        copy = PanelCopy(builder, problem, kernel, weights, panels, ranges, None)
+        return replace(copy, flat=_flat_views(copy)) if _is_flat(copy) else copy
 
 
 def copy_panel(copy: PanelCopy, panel: Index, first: Index, valid: int) -> None:
     """Fill panel number `panel` with output channels `[first, first + valid)`, then zeros."""
-    tensor, lanes = copy.problem.weights, copy.kernel.vector
-    if runs_along(tensor, copy.panels.channel) and copy.panels.width % lanes == 0:
+    if _is_vectors(copy):
         _copy_vectors(copy, panel, first, valid)
-    elif _is_flat(copy) and copy.panels.width % lanes == 0 and lanes > 1:
-        _copy_transposed(copy, panel, first, valid)
+    elif copy.flat is not None:
+        _copy_transposed(copy, copy.flat, panel, first, valid)
     else:
         _copy_elements(copy, panel, first, valid)
+
+
+def _is_vectors(copy: PanelCopy) -> bool:
+    """Whether output channels are next to each other, a whole number of vectors to a panel."""
+    whole = copy.panels.width % copy.kernel.vector == 0
+    return whole and copy.problem.weights.runs_along(copy.panels.channel)
 
 
 def _is_flat(copy: PanelCopy) -> bool:
     """Whether the reduction dims are the last axes of the weights, dense and in panel order, and
     the block covers all but the outermost of them whole: a panel then comes from flat rows."""
-    tensor, order = copy.problem.weights, copy.panels.reduction
-    if not order:
+    tensor, order, lanes = copy.problem.weights, copy.panels.reduction, copy.kernel.vector
+    if not order or lanes == 1 or copy.panels.width % lanes or _is_vectors(copy):
         return False
-    used = [
-        (axis, stride)
-        for axis, stride in zip(tensor.axes, tensor.strides, strict=True)
-        if axis.dims
-    ]
-    if [axis.dims[0] for axis, _ in used] != [copy.panels.channel, *order]:
+    axes = zip(tensor.axes, tensor.strides, strict=True)
+    used = [(axis.dims[0], stride) for axis, stride in axes if axis.dims]
+    if [dim for dim, _ in used] != [copy.panels.channel, *order]:
         return False
     step = 1
-    for axis, stride in reversed(used[1:]):
+    for dim, stride in reversed(used[1:]):
         if stride != step:
             return False
-        step *= copy.problem.extent(axis.dims[0])
+        step *= copy.problem.extent(dim)
     return all(copy.ranges[dim].size == copy.problem.extent(dim) for dim in order[1:])
+
+
+def _flat_views(copy: PanelCopy) -> FlatViews:
+    builder, order, axes = copy.builder, copy.panels.reduction, copy.problem.weights.axes
+    rank, depth = len(axes), len(order)
+    at = next(i for i, axis in enumerate(axes) if axis.dims == (order[0],))
+    rows = builder.collapse(copy.weights, [tuple(range(at)), tuple(range(at, rank))], "rows")
+    packed = builder.collapse(
+        copy.panels.memref, [(0,), tuple(range(1, depth + 1)), (depth + 1,)], "packed"
+    )
+    return FlatViews(rows, packed, prod(copy.problem.extent(dim) for dim in order[1:]))
 
 
 def _point(copy: PanelCopy, reduction: Mapping[str, Index], channel: Index) -> list[Index]:
@@ -121,69 +159,68 @@ def _copy_elements(copy: PanelCopy, panel: Index, first: Index, valid: int) -> N
     _each_point(copy, body)
 
 
-def _copy_transposed(copy: PanelCopy, panel: Index, first: Index, valid: int) -> None:
-    """Rows of `lanes` consecutive reduction points, transposed square by square.
+def _copy_transposed(
+    copy: PanelCopy, flat: FlatViews, panel: Index, first: Index, valid: int
+) -> None:
+    """Squares of `lanes` consecutive reduction points by `lanes` channels, transposed."""
+    lanes, outer = copy.kernel.vector, copy.ranges[copy.panels.reduction[0]]
 
-    The weights are seen as `[channel, flat]` and the panels as `[panel, flat, lane]`.
-    """
-    builder, lanes, order = copy.builder, copy.kernel.vector, copy.panels.reduction
-    rank = len(copy.problem.weights.axes)
-    at = next(i for i, a in enumerate(copy.problem.weights.axes) if a.dims == (order[0],))
-    rows = builder.collapse(copy.weights, [tuple(range(at)), tuple(range(at, rank))], "rows")
-    packed = builder.collapse(
-        copy.panels.memref, [(0,), tuple(range(1, len(order) + 1)), (len(order) + 1,)], "panels"
-    )
-    inner = 1
-    for dim in order[1:]:
-        inner *= copy.problem.extent(dim)
-    outer = copy.ranges[order[0]]
-    start = outer.start * inner
-    ends = [end * inner for end in outer.ends]
-    shift = copy.panels.starts[order[0]] * inner
-
-    def square(flat: Index, lane: int, points: int) -> None:
-        inside = max(0, min(lanes, valid - lane))
-        zeros = builder.zeros(builder.vector_type(lanes, copy.weights.type.element_type))
-        vectors = [
-            builder.vector_load(rows, [first + (lane + i), flat], lanes, points, "f")
-            for i in range(inside)
-        ]
-        columns = transpose(
-            builder, vectors + [zeros] * (lanes - inside), copy.problem.weights.element.size
-        )
-        for i, column in enumerate(columns[:points]):
-            where = [panel, flat - shift + i, Index(constant=lane)]
-            builder.vector_store(column, packed, where, lanes)
-
-    def all_lanes(flat: Index, points: int) -> None:
+    def points(at: Index, count: int) -> None:
         for lane in range(0, copy.panels.width, lanes):
-            square(flat, lane, points)
+            inside = max(0, min(lanes, valid - lane))
+            _square(copy, flat, panel, first + lane, at, (lane, inside, count))
 
+    start = outer.start * flat.inner
     if outer.exact:
-        length = outer.size * inner
+        length = outer.size * flat.inner
         whole = length - length % lanes
         if whole:
-            with builder.loop("flat", start, [start + whole], lanes) as (flat, *_):
-                all_lanes(flat, lanes)
+            with copy.builder.loop("flat", start, [start + whole], lanes) as (at, *_):
+                points(at, lanes)
         if length % lanes:
-            all_lanes(start + whole, length % lanes)
+            points(start + whole, length % lanes)
         return
-    with builder.loop("flat", start, ends, lanes) as (flat, *_):
-        _cut_square(copy, flat, ends, all_lanes)
+    ends = [end * flat.inner for end in outer.ends]
+    with copy.builder.loop("flat", start, ends, lanes) as (at, *_):
+        _cut_square(copy, at, ends, points)
 
 
-def _cut_square(copy: PanelCopy, flat: Index, ends: list[Index], all_lanes: Any) -> None:
+def _square(
+    copy: PanelCopy,
+    flat: FlatViews,
+    panel: Index,
+    channel: Index,
+    at: Index,
+    sizes: tuple[int, int, int],
+) -> None:
+    """One square from `rows[channel…, at…]` on; `sizes` is its first lane in the panel, how many
+    of its channels there are, and how many reduction points."""
+    builder, lanes = copy.builder, copy.kernel.vector
+    lane, inside, count = sizes
+    vectors = [
+        builder.vector_load(flat.rows, [channel + i, at], lanes, count, "f") for i in range(inside)
+    ]
+    if inside < lanes:
+        zeros = builder.zeros(builder.vector_type(lanes, copy.weights.type.element_type))
+        vectors += [zeros] * (lanes - inside)
+    columns = transpose(builder, vectors, copy.problem.weights.element.size)
+    shift = copy.panels.starts[copy.panels.reduction[0]] * flat.inner
+    for i, column in enumerate(columns[:count]):
+        where = [panel, at - shift + i, Index(constant=lane)]
+        builder.vector_store(column, flat.packed, where, lanes)
+
+
+def _cut_square(copy: PanelCopy, at: Index, ends: list[Index], points: Any) -> None:
     """A full square where `lanes` points are left, else the points one after the other."""
     builder, lanes = copy.builder, copy.kernel.vector
 
     def full() -> list[Any]:
-        all_lanes(flat, lanes)
+        points(at, lanes)
         return []
 
     def rest() -> list[Any]:
-        with builder.loop("flat", flat, ends) as (point, *_):
-            all_lanes(point, 1)
+        with builder.loop("flat", at, ends) as (point, *_):
+            points(point, 1)
         return []
 
-    room = [(end - flat + -lanes, False) for end in ends]
-    builder.branch(room, full, rest)
+    builder.branch([(end - at + -lanes, False) for end in ends], full, rest)

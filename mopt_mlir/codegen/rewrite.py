@@ -1,8 +1,11 @@
-"""Replacing a convolution by its loop nest, on memrefs and on tensors."""
+"""Replacing convolutions by the loop nests of their plans, on memrefs and on tensors."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
+from json import dumps
 from typing import Any
 
 from mopt_mlir.bindings import Bindings
@@ -25,38 +28,94 @@ class Target:
     plan: Plan
     constant: Any = None
 
+    @property
+    def packs_constant(self) -> bool:
+        return self.constant is not None and self.plan.packing == "whole"
 
-def rewrite(target: Target, module: Any, bindings: Bindings) -> None:
-    """Replace the operation of `target` by the loop nest of its plan.
+    @property
+    def key(self) -> tuple[str, ...]:
+        """Equal for two targets whose loop nests are the same but for the operands."""
+        convolution, initializer = self.convolution, self.convolution.initializer
+        values = [convolution.input, convolution.weights, convolution.output]
+        initial = "accumulate"
+        if initializer is not None:
+            initial = "fill" if initializer.bias is None else f"bias {initializer.bias.type}"
+        return (
+            *(str(value.type) for value in values),
+            initial,
+            str(self.packs_constant),
+            repr(self.problem),
+            dumps(self.plan.as_dict(), sort_keys=True),
+        )
+
+
+@dataclass(frozen=True)
+class Site:
+    """The operands of one convolution as memrefs, at the place where its nest or call goes."""
+
+    operands: Operands
+    panels: Any
+    buffer: Any
+
+
+def rewrite(targets: Sequence[Target], module: Any, bindings: Bindings) -> None:
+    """Replace the operation of every target by the loop nest of its plan.
 
     Folds the fill or bias that initialised the output into the first write, and packs constant
-    weights now, into a global of `module`.
+    weights now, into globals of `module`. Where several targets would get the same nest, it is
+    generated once, in a private function that each of them calls.
     """
-    convolution = target.convolution
-    operation = convolution.operation
-    builder = Builder(bindings, operation.location)
-    with bindings.ir.InsertionPoint(operation), operation.location:
-        output = _output_buffer(builder, convolution)
-        operands = Operands(
-            _view(builder, convolution.input, target.groups, "input"),
-            _view(builder, convolution.weights, target.groups, "weights"),
-            builder.collapse(output, target.groups["output"], "output"),
-            *_initial(builder, convolution),
-        )
-        panels = None
-        if target.constant is not None and target.plan.packing == "whole":
-            panels = _constant_panels(builder, target, module)
-        Nest(builder, target.problem, target.plan, operands, panels).emit()
-        if convolution.on_tensors:
-            result = _to_tensor(builder, output, convolution.output.type)
-            operation.results[0].replace_all_uses_with(result)
-    operation.erase()
-    _erase_initializer(convolution)
+    uses = Counter(target.key for target in targets)
+    functions: dict[tuple[str, ...], Any] = {}
+    for target in targets:
+        operation = target.convolution.operation
+        builder = Builder(bindings, operation.location, _entry_block(operation, module))
+        with bindings.ir.InsertionPoint(operation), operation.location:
+            site = _site(builder, target, module)
+            if uses[target.key] == 1:
+                Nest(builder, target.problem, target.plan, site.operands, site.panels).emit()
+            else:
+                if target.key not in functions:
+                    functions[target.key] = _outline(builder, target, site, module)
+                values = [value for _, value in _present(site)]
+                bindings.func.CallOp(functions[target.key], values)
+            if target.convolution.on_tensors:
+                result = _to_tensor(builder, site.buffer, target.convolution.output.type)
+                operation.results[0].replace_all_uses_with(result)
+        operation.erase()
+        _erase_unused(target)
+
+
+def _entry_block(operation: Any, module: Any) -> Any:
+    """The block of the function around `operation` (or of what else stands in the module)."""
+    block = operation.block
+    while block.owner.operation.parent is not None and block.owner.operation.parent != module:
+        block = block.owner.operation.block
+    return block
+
+
+# ---- one site ----------------------------------------------------------------------------------
+
+
+def _site(builder: Builder, target: Target, module: Any) -> Site:
+    convolution, groups = target.convolution, target.groups
+    buffer = _output_buffer(builder, convolution)
+    fill, bias = _initial(builder, convolution)
+    panels = _constant_panels(builder, target, module) if target.packs_constant else None
+    weights = None if panels else _view(builder, convolution.weights, groups, "weights")
+    operands = Operands(
+        _view(builder, convolution.input, groups, "input"),
+        weights,
+        builder.collapse(buffer, groups["output"], "output"),
+        fill,
+        bias,
+    )
+    return Site(operands, panels, buffer)
 
 
 def _view(builder: Builder, value: Any, groups: Groups, name: str) -> Any:
     if isinstance(value.type, builder.ir.RankedTensorType):
-        value = _to_buffer(builder, value, read_only=True)
+        value = _to_buffer(builder, value)
     return builder.collapse(value, groups[name], name)
 
 
@@ -64,13 +123,12 @@ def _buffer_type(builder: Builder, tensor: Any) -> Any:
     return builder.ir.MemRefType.get(tensor.shape, tensor.element_type)
 
 
-def _to_buffer(builder: Builder, tensor: Any, read_only: bool) -> Any:
-    unit = builder.ir.UnitAttr.get()
+def _to_buffer(builder: Builder, tensor: Any) -> Any:
     return builder.ir.Operation.create(
         "bufferization.to_buffer",
         results=[_buffer_type(builder, tensor.type)],
         operands=[tensor],
-        attributes={"read_only": unit} if read_only else {},
+        attributes={"read_only": builder.ir.UnitAttr.get()},
         loc=builder.location,
     ).result
 
@@ -96,8 +154,7 @@ def _output_buffer(builder: Builder, convolution: Convolution) -> Any:
             _buffer_type(builder, convolution.output.type), [], [], alignment=SCRATCH_ALIGNMENT
         ).memref
     if convolution.initializer is None:
-        initial = _to_buffer(builder, convolution.output, read_only=True)
-        memref.CopyOp(initial, buffer, loc=builder.location)
+        memref.CopyOp(_to_buffer(builder, convolution.output), buffer, loc=builder.location)
     return buffer
 
 
@@ -108,20 +165,16 @@ def _initial(builder: Builder, convolution: Convolution) -> tuple[Any, Any]:
         return None, None
     bias = initializer.bias
     if bias is not None and isinstance(bias.type, builder.ir.RankedTensorType):
-        bias = _to_buffer(builder, bias, read_only=True)
+        bias = _to_buffer(builder, bias)
     return initializer.fill, bias
 
 
 def _constant_panels(builder: Builder, target: Target, module: Any) -> Any:
-    """A global that holds the packed weights, and the memref that reads it."""
+    """The memref of a new global that holds the packed weights."""
     ir = builder.ir
     packed = pack_constant(target.problem, target.plan.microkernel, target.constant)
     element = target.convolution.output.type.element_type
-    symbols = ir.SymbolTable(module)
-    number = 0
-    while f"packed_weights_{number}" in symbols:
-        number += 1
-    name = f"packed_weights_{number}"
+    name = _free_symbol(ir.SymbolTable(module), "packed_weights")
     tensor_type = ir.RankedTensorType.get(packed.shape, element)
     memref_type = ir.MemRefType.get(packed.shape, element)
     contents = ir.DenseResourceElementsAttr.get_from_buffer(
@@ -140,11 +193,65 @@ def _constant_panels(builder: Builder, target: Target, module: Any) -> Any:
         return builder.bindings.memref.GetGlobalOp(memref_type, name).result
 
 
-def _erase_initializer(convolution: Convolution) -> None:
-    """Drop the fill or bias whose effect the nest now has, if nothing else reads it."""
-    initializer = convolution.initializer
-    if initializer is None:
-        return
-    used = any(True for result in initializer.operation.results for _ in result.uses)
-    if not used:
-        initializer.operation.erase()
+def _free_symbol(symbols: Any, stem: str) -> str:
+    number = 0
+    while f"{stem}_{number}" in symbols:
+        number += 1
+    return f"{stem}_{number}"
+
+
+def _erase_unused(target: Target) -> None:
+    """Drop what the nest has made superfluous: the fill or bias, and constant plain weights."""
+    candidates = []
+    if target.convolution.initializer is not None:
+        candidates.append(target.convolution.initializer.operation)
+    if target.packs_constant:
+        candidates.append(target.convolution.weights.owner.operation)
+    for operation in candidates:
+        if not any(True for result in operation.results for _ in result.uses):
+            operation.erase()
+
+
+# ---- shared nests ------------------------------------------------------------------------------
+
+
+def _present(site: Site) -> list[tuple[str, Any]]:
+    """The operands that there are, with their names, in the order of a shared nest's parameters."""
+    named = {
+        "input": site.operands.input,
+        "weights": site.operands.weights,
+        "panels": site.panels,
+        "bias": site.operands.bias,
+        "fill": site.operands.fill,
+        "output": site.operands.output,
+    }
+    return [(name, value) for name, value in named.items() if value is not None]
+
+
+def _outline(builder: Builder, target: Target, site: Site, module: Any) -> Any:
+    """A private function with the nest of `target`, whose parameters are the operands."""
+    ir, func = builder.ir, builder.bindings.func
+    present = _present(site)
+    name = _free_symbol(ir.SymbolTable(module), "convolution")
+    with ir.InsertionPoint.at_block_begin(module.regions[0].blocks[0]):
+        function = func.FuncOp(
+            name, ([value.type for _, value in present], []), visibility="private"
+        )
+    locations = [builder.named(parameter) for parameter, _ in present]
+    block = ir.Block.create_at_start(function.body, [value.type for _, value in present], locations)
+    arguments = {
+        parameter: argument
+        for (parameter, _), argument in zip(present, block.arguments, strict=True)
+    }
+    inside = Builder(builder.bindings, builder.location, block)
+    with ir.InsertionPoint(block):
+        operands = Operands(
+            arguments["input"],
+            arguments.get("weights"),
+            arguments["output"],
+            arguments.get("fill"),
+            arguments.get("bias"),
+        )
+        Nest(inside, target.problem, target.plan, operands, arguments.get("panels")).emit()
+        func.ReturnOp([])
+    return function

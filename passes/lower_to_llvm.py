@@ -1,0 +1,37 @@
+"""`mopt-lower-to-llvm`: everything that is left in the module to the LLVM dialect."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from mopt_mlir.pass_base import Pass, option
+
+
+@dataclass(frozen=True)
+class LowerToLLVMPass(Pass):
+    """Lower the whole module to the LLVM dialect, ready for translation to LLVM IR.
+
+    Tensors are bufferised: a tensor result of a public function becomes an output parameter that is
+    written in place. Temporaries are freed; a `memref.alloc` with its own `memref.dealloc` is left
+    as it is. A public function whose buffers all have static shapes gets a plain C entry point,
+    one pointer per buffer; any other public function `f` gets `_mlir_ciface_f`, which takes MLIR's
+    memref descriptors. The attribute `mopt.entry` on each of them describes its parameters.
+
+    `affine.parallel` and `scf.parallel` become OpenMP parallel loops unless `threads` is 1.
+    """
+
+    name: ClassVar[str] = "mopt-lower-to-llvm"
+
+    threads: int = option(0, help="threads of a parallel loop; 0 leaves it to OpenMP, 1 is serial")
+
+    def run(self, module: Any) -> None:
+        from mopt_mlir.lowering.accesses import mark_accesses
+        from mopt_mlir.lowering.bufferize import bufferize
+        from mopt_mlir.lowering.entries import annotate_entries
+        from mopt_mlir.lowering.to_llvm import lower_to_llvm
+
+        bufferize(module)
+        annotate_entries(module)
+        lower_to_llvm(module, self.threads)
+        mark_accesses(module)

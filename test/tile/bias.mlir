@@ -1,0 +1,60 @@
+// RUN: mopt-opt --mopt-tile="machine=znver5" %s | FileCheck %s
+
+// A bias that was broadcast over the output is read by the microkernel instead; what else writes
+// the output before the convolution is kept.
+
+// CHECK-LABEL: func.func @broadcast
+// CHECK-NOT:     linalg.broadcast
+// CHECK:         affine.vector_load %arg3[0] : memref<16xf32>, vector<16xf32>
+func.func @broadcast(%input: memref<1x3x6x6xf32>, %weights: memref<16x3x3x3xf32>,
+                     %output: memref<1x16x4x4xf32>, %bias: memref<16xf32>) {
+  linalg.broadcast ins(%bias : memref<16xf32>) outs(%output : memref<1x16x4x4xf32>)
+    dimensions = [0, 2, 3]
+  linalg.conv_2d_nchw_fchw {mopt.plan = {
+      machine = "znver5", threads = 1, packing = "whole", levels = [],
+      microkernel = {lanes = "k", vector = 16, tile = {k = 16, w = 4}, reduction = ["c", "r", "s"]}}}
+    ins(%input, %weights : memref<1x3x6x6xf32>, memref<16x3x3x3xf32>)
+    outs(%output : memref<1x16x4x4xf32>)
+  return
+}
+
+// CHECK-LABEL: func.func @generic
+// CHECK-NOT:     linalg.generic
+// CHECK:         vector.maskedload %arg3[
+#bias = affine_map<(n, h, w, k) -> (k)>
+#all = affine_map<(n, h, w, k) -> (n, h, w, k)>
+func.func @generic(%input: memref<1x6x34x1xf32>, %weights: memref<3x3x1x2xf32>,
+                   %output: memref<1x4x32x2xf32, strided<[512, 128, 1, 64]>>,
+                   %bias: memref<2xf32>) {
+  linalg.generic {indexing_maps = [#bias, #all],
+                  iterator_types = ["parallel", "parallel", "parallel", "parallel"]}
+    ins(%bias : memref<2xf32>) outs(%output : memref<1x4x32x2xf32, strided<[512, 128, 1, 64]>>) {
+  ^bb0(%b: f32, %old: f32):
+    linalg.yield %b : f32
+  }
+  linalg.conv_2d_nhwc_hwcf {mopt.plan = {
+      machine = "znver5", threads = 1, packing = "whole", levels = [],
+      microkernel = {lanes = "k", vector = 4, tile = {k = 4, w = 4}, reduction = ["r", "s"]}}}
+    ins(%input, %weights : memref<1x6x34x1xf32>, memref<3x3x1x2xf32>)
+    outs(%output : memref<1x4x32x2xf32, strided<[512, 128, 1, 64]>>)
+  return
+}
+
+// CHECK-LABEL: func.func @other_writer
+// CHECK:         linalg.fill
+// CHECK:         memref.store
+// CHECK-NOT:     vector.broadcast
+// CHECK:         vector.maskedload %arg2
+func.func @other_writer(%input: memref<1x3x6x6xf32>, %weights: memref<16x3x3x3xf32>,
+                        %output: memref<1x16x4x4xf32>, %index: index) {
+  %zero = arith.constant 0.0 : f32
+  %one = arith.constant 1.0 : f32
+  linalg.fill ins(%zero : f32) outs(%output : memref<1x16x4x4xf32>)
+  memref.store %one, %output[%index, %index, %index, %index] : memref<1x16x4x4xf32>
+  linalg.conv_2d_nchw_fchw {mopt.plan = {
+      machine = "znver5", threads = 1, packing = "whole", levels = [],
+      microkernel = {lanes = "k", vector = 16, tile = {k = 16, w = 4}, reduction = ["c", "r", "s"]}}}
+    ins(%input, %weights : memref<1x3x6x6xf32>, memref<16x3x3x3xf32>)
+    outs(%output : memref<1x16x4x4xf32>)
+  return
+}

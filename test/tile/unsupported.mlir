@@ -1,0 +1,84 @@
+// RUN: mopt-opt --mopt-tile="machine=znver5" --split-input-file --verify-diagnostics %s | FileCheck %s
+
+// What cannot be tiled stays as it is and says why.
+
+// CHECK-LABEL: func.func @dynamic
+// CHECK:         linalg.conv_2d_nchw_fchw
+func.func @dynamic(%a: memref<?x3x6x6xf32>, %f: memref<16x3x3x3xf32>, %x: memref<?x16x4x4xf32>) {
+  // expected-remark @+1 {{'linalg.conv_2d_nchw_fchw' is not tiled: its operand type memref<?x3x6x6xf32> has a dynamic shape}}
+  linalg.conv_2d_nchw_fchw ins(%a, %f : memref<?x3x6x6xf32>, memref<16x3x3x3xf32>)
+    outs(%x : memref<?x16x4x4xf32>)
+  return
+}
+
+// -----
+
+// CHECK-LABEL: func.func @integers
+// CHECK:         linalg.conv_2d
+func.func @integers(%a: memref<6x6xi32>, %f: memref<3x3xi32>, %x: memref<4x4xi32>) {
+  // expected-remark @+1 {{its elements are integers; f32 and f64 are supported}}
+  linalg.conv_2d ins(%a, %f : memref<6x6xi32>, memref<3x3xi32>) outs(%x : memref<4x4xi32>)
+  return
+}
+
+// -----
+
+// CHECK-LABEL: func.func @half
+// CHECK:         linalg.conv_2d
+func.func @half(%a: memref<6x6xf16>, %f: memref<3x3xf16>, %x: memref<4x4xf16>) {
+  // expected-remark @+1 {{its element type is f16; f32 and f64 are supported}}
+  linalg.conv_2d ins(%a, %f : memref<6x6xf16>, memref<3x3xf16>) outs(%x : memref<4x4xf16>)
+  return
+}
+
+// -----
+
+// CHECK-LABEL: func.func @matmul
+// CHECK:         linalg.matmul
+func.func @matmul(%a: memref<6x6xf32>, %f: memref<6x6xf32>, %x: memref<6x6xf32>) {
+  // expected-remark @+1 {{'linalg.matmul' is not tiled: it is not a convolution}}
+  linalg.matmul ins(%a, %f : memref<6x6xf32>, memref<6x6xf32>) outs(%x : memref<6x6xf32>)
+  return
+}
+
+// -----
+
+// CHECK-LABEL: func.func @depthwise
+// CHECK:         linalg.depthwise
+func.func @depthwise(%a: memref<1x6x6x3xf32>, %f: memref<3x3x3xf32>, %x: memref<1x4x4x3xf32>) {
+  // expected-remark @+1 {{it is a depthwise or grouped convolution}}
+  linalg.depthwise_conv_2d_nhwc_hwc ins(%a, %f : memref<1x6x6x3xf32>, memref<3x3x3xf32>)
+    outs(%x : memref<1x4x4x3xf32>)
+  return
+}
+
+// -----
+
+// CHECK-LABEL: func.func @pooling
+// CHECK:         linalg.pooling_nhwc_max
+func.func @pooling(%a: memref<1x6x6x3xf32>, %f: memref<3x3xf32>, %x: memref<1x4x4x3xf32>) {
+  // expected-remark @+1 {{it does not multiply and accumulate}}
+  linalg.pooling_nhwc_max ins(%a, %f : memref<1x6x6x3xf32>, memref<3x3xf32>)
+    outs(%x : memref<1x4x4x3xf32>)
+  return
+}
+
+// -----
+
+// CHECK-LABEL: func.func @grouped
+// CHECK:         linalg.conv_2d_ngchw_gfchw
+func.func @grouped(%a: memref<1x2x3x6x6xf32>, %f: memref<2x4x3x3x3xf32>, %x: memref<1x2x4x4x4xf32>) {
+  // expected-remark @+1 {{is not tiled: it is a depthwise or grouped convolution}}
+  linalg.conv_2d_ngchw_gfchw ins(%a, %f : memref<1x2x3x6x6xf32>, memref<2x4x3x3x3xf32>)
+    outs(%x : memref<1x2x4x4x4xf32>)
+  return
+}
+
+// -----
+
+// CHECK-LABEL: func.func @elementwise
+// CHECK:         linalg.add
+func.func @elementwise(%a: memref<4xf32>, %b: memref<4xf32>, %x: memref<4xf32>) {
+  linalg.add ins(%a, %b : memref<4xf32>, memref<4xf32>) outs(%x : memref<4xf32>)
+  return
+}
