@@ -1,0 +1,90 @@
+"""Output files that are either complete or as they were before."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from os import PathLike, fspath
+
+from mopt_mlir.diagnostics import UserError
+
+
+def check_output(path: str | PathLike[str]) -> None:
+    """Raise UserError if `path` cannot be written, before work is spent on what goes there."""
+    name = fspath(path)
+    if name == "-":
+        return
+    if not name:
+        raise UserError("the name of the output file is empty")
+    directory = os.path.dirname(os.path.realpath(name))
+    if os.path.isdir(name):
+        raise UserError("cannot write it: it is a directory", name)
+    if not os.path.isdir(directory):
+        raise UserError(f"cannot write it: there is no directory '{directory}'", name)
+    if os.path.exists(name) and not os.access(name, os.W_OK):
+        raise UserError("cannot write it: the file is read-only", name)
+    if not _is_device(name) and not os.access(directory, os.W_OK):
+        raise UserError(f"cannot write it: the directory '{directory}' is read-only", name)
+
+
+def write_output(path: str | PathLike[str], data: bytes) -> None:
+    """Put `data` into the file `path` at one stroke, or write it to standard output for "-".
+
+    A link is followed, an existing file keeps its permissions, pipes and devices are written to
+    directly. Raises UserError, and leaves `path` as it was, if that is not possible.
+    """
+    name = fspath(path)
+    check_output(name)
+    try:
+        if name == "-":
+            _write_stdout(data)
+        elif _is_device(name):
+            with open(name, "wb") as device:
+                device.write(data)
+        else:
+            _replace(os.path.realpath(name), data)
+    except BrokenPipeError:
+        raise UserError("the reader closed the pipe; use -o FILE for the whole output") from None
+    except OSError as error:
+        file = "<stdout>" if name == "-" else name
+        raise UserError(f"cannot write it: {error.strerror}", file) from None
+
+
+def _is_device(name: str) -> bool:
+    return os.path.exists(name) and not os.path.isfile(name)
+
+
+def _replace(name: str, data: bytes) -> None:
+    directory, base = os.path.split(name)
+    descriptor, temporary = tempfile.mkstemp(prefix=f".{base}.", suffix=".tmp", dir=directory)
+    try:
+        with open(descriptor, "wb") as file:
+            file.write(data)
+        os.chmod(temporary, _permissions(name))
+        os.replace(temporary, name)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def _permissions(name: str) -> int:
+    """Those of the file `name` if there is one, else what `open` would give to a new file."""
+    if os.path.exists(name):
+        return os.stat(name).st_mode & 0o777
+    umask = os.umask(0)  # can only be read by setting it
+    os.umask(umask)
+    return 0o666 & ~umask
+
+
+def _write_stdout(data: bytes) -> None:
+    if sys.stdout is None:
+        raise UserError("standard output is closed; use -o FILE")
+    try:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+    except OSError:
+        # What is left in the buffer must not raise once more when the interpreter exits.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise

@@ -1,0 +1,221 @@
+"""Mixed pipelines on the caller's own pass manager, with both bindings."""
+
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, ClassVar
+
+import pytest
+
+from mopt_mlir.diagnostics import Diagnostic, UserError, collected_from, emit, sink
+from mopt_mlir.pass_base import Pass, PassFailure, option, parse_options
+from mopt_mlir.pass_registry import REGISTRY, load, register
+from mopt_mlir.pipeline import add_passes, parse_pipeline
+
+PACKAGES = ["mlir", "torch_mlir"]
+FOLDABLE = """
+func.func @f() -> i32 {
+  %one = arith.constant 1 : i32
+  %two = arith.addi %one, %one : i32
+  return %two : i32
+}
+"""
+
+
+@dataclass(frozen=True)
+class Probe(Pass):
+    """Says what it sees, then ends as it is told."""
+
+    name: ClassVar[str] = "test-probe"
+
+    end: str = option("well", help="how to end")
+    often: int = option(1, help="remarks")
+    ratio: float = option(0.5, help="not used")
+    quick_mode: bool = option(False, help="not used")
+
+    def run(self, module: Any) -> None:
+        adds = "addi" in str(module)
+        for _ in range(self.often):
+            emit("remark", module.location, "before folding" if adds else "after folding")
+        if self.end == "failing":
+            emit("error", "plan.json:3:7", "no such tile")
+            raise PassFailure
+        if self.end == "user":
+            raise UserError("give another machine")
+        if self.end == "bug":
+            raise KeyError("oops")
+        if self.end == "mlir":
+            type(module).parse("func.func", context=module.context)
+
+
+@pytest.fixture(autouse=True)
+def probe(monkeypatch):
+    monkeypatch.setitem(REGISTRY, "test-probe", Probe)
+
+
+@pytest.fixture(params=PACKAGES)
+def package(request):
+    return pytest.importorskip(request.param)
+
+
+class Session:
+    """A module and a pass manager of one package."""
+
+    def __init__(self, package, anchor="builtin.module"):
+        self.ir = import_module(f"{package.__name__}.ir")
+        manager = import_module(f"{package.__name__}.passmanager").PassManager
+        self.context = self.ir.Context()
+        self.module = self.ir.Module.parse(FOLDABLE, self.context)
+        self.manager = manager(anchor, context=self.context)
+
+    def run(self) -> list[Diagnostic]:
+        seen: list[Diagnostic] = []
+        with sink(seen.append):
+            self.manager.run(self.module.operation)
+        return seen
+
+
+@pytest.fixture
+def session(package):
+    return Session(package)
+
+
+def test_passes_of_both_kinds_run_in_order(session):
+    add_passes(session.manager, "test-probe,canonicalize", Probe(often=2), "func.func(cse)")
+    messages = [diagnostic.message for diagnostic in session.run()]
+    assert messages == ["before folding", "after folding", "after folding"]
+
+
+def test_the_pass_manager_prints_a_pipeline_that_parses_back(session):
+    given = Probe(end="a b", often=3, quick_mode=True)
+    add_passes(session.manager, "cse", given, "func.func(cse)")
+    anchor, steps = parse_pipeline(str(session.manager))
+    assert anchor == "builtin.module"
+    assert [step.what for step in steps] == ["cse", given, "func.func(cse)"]
+
+
+@pytest.mark.parametrize(
+    ("end", "message"),
+    [
+        ("failing", "no such tile"),
+        ("user", "give another machine"),
+        ("bug", "KeyError: 'oops'"),
+        ("mlir", "'test-probe' failed: Unable to parse operation"),
+    ],
+)
+def test_what_a_pass_raises_is_an_mlir_error(session, end, message):
+    add_passes(session.manager, f"test-probe{{end={end}}}")
+    with pytest.raises(session.ir.MLIRError) as failure:
+        session.run()
+    assert message in "\n".join(d.message for d in failure.value.error_diagnostics)
+
+
+def test_an_error_keeps_its_own_location(session):
+    add_passes(session.manager, Probe(end="failing"))
+    seen: list[Diagnostic] = []
+    with sink(seen.append), collected_from(session.context), pytest.raises(session.ir.MLIRError):
+        session.manager.run(session.module.operation)
+    assert seen[-1] == Diagnostic("error", "plan.json:3:7", "no such tile")
+
+
+def test_passes_after_a_failure_do_not_run(session):
+    add_passes(session.manager, Probe(end="user"), "canonicalize")
+    with pytest.raises(session.ir.MLIRError):
+        session.run()
+    assert "arith.addi" in str(session.module)
+
+
+def test_a_pass_manager_on_functions_is_refused(package):
+    with pytest.raises(UserError, match=r"runs on builtin\.module, the pass manager on func"):
+        add_passes(Session(package, "func.func").manager, "test-probe")
+
+
+def test_a_pass_manager_on_anything_is_checked_when_it_runs(package):
+    session = Session(package, "any")
+    add_passes(session.manager, "test-probe")
+    function = session.module.body.operations[0]
+    with pytest.raises(session.ir.MLIRError, match=r"runs on builtin\.module, not on func"):
+        session.manager.run(function.operation)
+
+
+def test_only_passes_are_added(session):
+    with pytest.raises(TypeError, match="a text or a Pass, not int"):
+        add_passes(session.manager, 3)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("nothing", r"pipeline:1:1: error: 'nothing' is not a registered pass; MLIR's are listed"),
+        ("cse,canonicalise", r":1:5: error: 'canonicalise' .* did you mean 'canonicalize'\?"),
+        ("cse,test-prob", r":1:5: error: 'test-prob' .* did you mean 'test-probe'\?"),
+        ("func.func(cse,nothing)", r":1:15: error: 'nothing' is not"),
+        ("func.func(cse,test-probe)", r":1:15: error: 'test-probe' runs on the whole module"),
+        ("cse{often=1}", r":1:1: error: 'cse' has no option 'often'"),
+        ("cse,test-probe{of=1}", r":1:5: error: test-probe: no option is called 'of'"),
+        ("test-probe{often=x}", r":1:1: error: test-probe: often='x' is not an integer"),
+        ("cse,,cse", r":1:5: error: a pass or an op name is expected"),
+        ("cse,", r":1:5: error: a pass or an op name is expected"),
+        ("func.func(cse", r":1:10: error: no \) closes this \("),
+        ("func.func(cse cse)", r":1:15: error: expected , or \)"),
+        ("test-probe{often=1", r":1:11: error: no } closes this {"),
+        ("cse)", r":1:4: error: the pipeline ends before this"),
+        ("\n cse,\n  nothing", r"pipeline:3:3: error"),
+    ],
+)
+def test_a_wrong_pipeline_is_located(text, message):
+    with pytest.raises(UserError, match=message):
+        add_passes(Session(import_module("mlir")).manager, text)
+
+
+def test_a_pipeline_needs_an_anchor():
+    with pytest.raises(UserError, match=r"x:1:1: error: .* builtin.module\(cse\)"):
+        parse_pipeline("cse", "x")
+
+
+def test_our_passes_need_a_pipeline_on_modules():
+    with pytest.raises(UserError, match="'test-probe' runs on the whole module"):
+        parse_pipeline("func.func(test-probe)")
+
+
+def test_options_have_the_types_of_their_defaults():
+    parsed = parse_options(Probe, "end='a b' often=2  ratio=1e-3 quick-mode")
+    assert parsed == Probe(end="a b", often=2, ratio=0.001, quick_mode=True)
+
+
+@pytest.mark.parametrize("end", ["", "a b", "a,b", "{x}", "(", "=", "plain"])
+def test_options_survive_printing(end):
+    given = Probe(end=end, quick_mode=True)
+    _, steps = parse_pipeline(f"builtin.module({given})")
+    assert steps[0].what == given
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("oftn=2", r"test-probe: no option is called 'oftn'; did you mean 'often'\?"),
+        ("zzz=2", "known: end, often, ratio, quick-mode"),
+        ("often", "'often' needs a value"),
+        ("ratio=much", "ratio='much' is not a number"),
+        ("quick-mode=perhaps", "quick-mode='perhaps' is not true or false"),
+        ("often=1 often=2", "'often' is given twice"),
+        ("end={a", "no } closes the {"),
+    ],
+)
+def test_wrong_options_are_refused(text, message):
+    with pytest.raises(UserError, match=message):
+        parse_options(Probe, text)
+
+
+def test_every_registered_pass_loads_under_its_name():
+    for name in REGISTRY:
+        assert load(name).name == name
+
+
+def test_an_unknown_pass_is_refused():
+    with pytest.raises(UserError, match=r"did you mean 'mopt-tile'\?"):
+        load("mopt-tyle")
+
+
+def test_a_registered_pass_can_be_used_by_name():
+    register(Probe)
+    assert load("test-probe") is Probe
