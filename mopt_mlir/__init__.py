@@ -1,1 +1,54 @@
-"""Convolutions in MLIR's linalg dialect to native vector code, by a model solved to optimality."""
+"""Convolutions in MLIR's linalg dialect to native vector code, by a model solved to optimality.
+
+    import mopt_mlir
+    executable = mopt_mlir.compile("conv.mlir")
+    executable["conv"](input, weights, output)
+
+Names are loaded when first used, so that importing the package costs next to nothing.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mopt_mlir.diagnostics import Diagnostic, UserError, sink
+    from mopt_mlir.executable import Executable, compile
+    from mopt_mlir.machine import Machine
+    from mopt_mlir.pipeline import add_passes
+    from mopt_mlir.plan import Plan
+    from mopt_mlir.problem import Problem, conv2d
+    from mopt_mlir.solver import solve
+
+__all__ = [
+    "Diagnostic",
+    "Executable",
+    "Machine",
+    "Plan",
+    "Problem",
+    "UserError",
+    "add_passes",
+    "compile",
+    "conv2d",
+    "sink",
+    "solve",
+]
+
+_HOMES = {
+    "Diagnostic": "diagnostics",
+    "UserError": "diagnostics",
+    "sink": "diagnostics",
+    "Executable": "executable",
+    "compile": "executable",
+    "Machine": "machine",
+    "add_passes": "pipeline",
+    "Plan": "plan",
+    "Problem": "problem",
+    "conv2d": "problem",
+    "solve": "solver",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'mopt_mlir' has no attribute '{name}'")
+    return getattr(import_module(f"mopt_mlir.{_HOMES[name]}"), name)

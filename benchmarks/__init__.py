@@ -1,0 +1,1 @@
+"""Workloads, protocols and reports; not part of the installed package."""

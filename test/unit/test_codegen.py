@@ -1,0 +1,133 @@
+"""Generated code computes what the operation says, for any plan: random problems, random plans.
+
+No solver is involved: plans are drawn from the whole space that `Plan.check` allows, sizes that
+divide nothing included.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import mopt_mlir
+from benchmarks.workloads import Workload, random_workloads
+from mopt_mlir.bindings import bindings
+from mopt_mlir.extract import extract, normalise
+from mopt_mlir.machine import host
+from mopt_mlir.plan import LEVELS, Level, Microkernel, Plan
+from mopt_mlir.plan_attribute import attach
+from mopt_mlir.problem import Problem
+
+VECTOR_BYTES = host().vector_bits // 8
+
+
+def small(workload: Workload) -> Workload:
+    """The same kind of convolution at a size that scalar packing code gets through quickly."""
+    return replace(
+        workload,
+        k=1 + workload.k % 40,
+        c=1 + workload.c % 20,
+        h=1 + workload.h % 16,
+        r=1 + workload.r % 4,
+        s=1 + workload.s % 4,
+    )
+
+
+def random_plan(generator: random.Random, problem: Problem, threads: int) -> Plan:
+    full = VECTOR_BYTES // problem.output.element.size
+    pixels = [
+        dim
+        for dim in problem.parallel_dims
+        if problem.input.runs_along(dim) and problem.output.step(dim) == 1
+    ]
+    lanes = generator.choice(pixels) if pixels and generator.random() < 0.4 else "k"
+    vector = generator.choice([full, full, full // 2])
+    tile = {lanes: vector * generator.randint(1, 2)}
+    for dim in problem.parallel_dims:
+        if dim != lanes and generator.random() < 0.6:
+            tile[dim] = generator.randint(1, min(5, problem.extent(dim) + 1))
+    reduction = list(problem.reduction_dims)
+    generator.shuffle(reduction)
+    kernel = Microkernel(lanes, vector, tile, tuple(reduction))
+    levels: list[Level] = []
+    outer = dict(problem.extents)
+    for name in LEVELS:
+        if generator.random() < 0.7:
+            outer = {dim: _size(generator, outer[dim], kernel.extent(dim)) for dim in outer}
+            order = list(problem.names)
+            generator.shuffle(order)
+            levels.append(Level(name, tuple(order), outer))
+    in_place = lanes != "k" or problem.weights.runs_along("k")
+    packing = generator.choice(
+        [*(["none"] if in_place else []), "whole", *(v.name for v in levels)]
+    )
+    plan = Plan("random", threads, kernel, tuple(levels), {}, packing)
+    if threads > 1:
+        dim = generator.choice(problem.parallel_dims)
+        plan = _split(replace(plan, parallel={dim: threads}), problem)
+    plan.check(problem)
+    return plan
+
+
+def _size(generator: random.Random, outer: int, unit: int) -> int:
+    if generator.random() < 0.3:
+        return outer
+    size = generator.randint(1, outer)
+    return min(outer, max(unit, size // unit * unit))
+
+
+def _split(plan: Plan, problem: Problem) -> Plan:
+    """Cut the inner levels down to one core's share."""
+    share = {dim.name: plan.core_tile(dim.name, dim.extent) for dim in problem.dims}
+    inner = [
+        replace(level, tile={dim: min(size, share[dim]) for dim, size in level.tile.items()})
+        for level in plan.levels[1:]
+    ]
+    return replace(plan, levels=(*plan.levels[:1], *inner))
+
+
+def with_plan(text: str, generator: random.Random, threads: int) -> str:
+    """The module with a random plan attached to its convolution."""
+    mlir = bindings()
+    with mlir.ir.Context(), mlir.ir.Location.unknown():
+        module = mlir.ir.Module.parse(text)
+        function = next(op for op in module.body.operations if op.operation.name == "func.func")
+        operation = next(
+            op.operation
+            for op in function.regions[0].blocks[0].operations
+            if op.operation.name.startswith("linalg.conv")
+        )
+        problem, _ = normalise(extract(operation, mlir).problem)
+        attach(operation, random_plan(generator, problem, threads), mlir)
+        return str(module)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("seed", range(30))
+def test_random_plans(seed: int, threads: int) -> None:
+    generator = random.Random(1000 * threads + seed)
+    (workload,) = random_workloads(1, seed)
+    workload = small(workload)
+    fill = generator.random() < 0.6
+    text = with_plan(workload.mlir(fill=fill), generator, threads)
+    executable = mopt_mlir.compile(text, threads=threads, require_tiled=True)
+    input_, weights, output = workload.operands(seed)
+    reference = workload.reference(input_, weights, None if fill else output)
+    executable["conv"](input_, weights, output)
+    assert workload.error(output, reference, input_, weights) < 1
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_constant_weights(seed: int) -> None:
+    (workload,) = random_workloads(1, 500 + seed)
+    workload = small(workload)
+    input_, weights, output = workload.operands(seed)
+    generator = random.Random(seed)
+    text = with_plan(workload.mlir(constant=weights), generator, 1)
+    mopt_mlir.compile(text, require_tiled=True)["conv"](input_, output)
+    reference = workload.reference(input_, weights)
+    assert workload.error(output, reference, input_, weights) < 1
+    assert np.isfinite(output).all()
