@@ -115,15 +115,16 @@ class Nest:
         scratch: Any,
         depth: int,
     ) -> None:
+        packs = level.name == self.plan.packing and panels is None
         moving = {
             dim
             for dim in dims
             if dim in self.problem.weights.dims and level.tile[dim] < ranges[dim].size
         }
-        if level.name == self.plan.packing and panels is None and not moving:
+        if packs and not moving:
             inner = {dim: self._narrow(level, dim, range_) for dim, range_ in ranges.items()}
-            panels = self._pack(scratch, inner, self._ways if depth == 0 else 1)
-        if not dims:
+            panels, packs = self._pack(scratch, inner, self._ways if depth == 0 else 1), False
+        if not dims or (not packs and self._streams(level, dims, ranges)):
             self._band(depth + 1, ranges, panels, scratch)
             return
         dim, rest = dims[0], dims[1:]
@@ -135,6 +136,21 @@ class Nest:
         with self.builder.loop(name, range_.start, range_.ends, size) as (index, *_):
             inner = {**ranges, dim: range_.tile(index, size)}
             self._loops(level, rest, inner, panels, scratch, depth)
+
+    def _streams(self, level: Level, dims: Sequence[str], ranges: Ranges) -> bool:
+        """Whether the loops that are left only step through the reduction of one register tile.
+
+        Then the microkernel runs through all of it, and the accumulators never leave the registers.
+        """
+        left = [dim for dim in dims if level.tile[dim] < ranges[dim].size]
+        return (
+            level is self.plan.levels[-1]
+            and all(dim in self.problem.reduction_dims for dim in left)
+            and all(
+                ranges[dim].size <= self.plan.microkernel.extent(dim)
+                for dim in self.problem.parallel_dims
+            )
+        )
 
     def _narrow(self, level: Level, dim: str, range_: Range) -> Range:
         """What a dim of the weights covers at `level` (its loop, if any, is already open)."""

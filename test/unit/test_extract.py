@@ -1,0 +1,113 @@
+"""Operations become problems: roles, linear forms, strides, and which dims fuse."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mopt_mlir.bindings import bindings
+from mopt_mlir.extract import Convolution, UnsupportedError, extract, normalise
+from mopt_mlir.problem import Role, conv2d
+
+
+def convolution(text: str, package: str = "mlir") -> Convolution:
+    """The last linalg operation of a function."""
+    mlir = bindings(package)
+    context = mlir.ir.Context()
+    with context, mlir.ir.Location.unknown():
+        module = mlir.ir.Module.parse(text)
+        operations: list[Any] = [
+            op.operation
+            for op in module.body.operations[0].regions[0].blocks[0].operations
+            if op.operation.name.startswith("linalg.")
+        ]
+        found = extract(operations[-1], mlir)
+    KEPT.append((module, context))
+    return found
+
+
+KEPT: list[Any] = []  # operations stay valid as long as their module and context do
+
+
+def nchw(a: str, f: str, x: str, attributes: str = "") -> str:
+    return f"""func.func @f(%a: {a}, %f: {f}, %x: {x}) {{
+  linalg.conv_2d_nchw_fchw {attributes} ins(%a, %f : {a}, {f}) outs(%x : {x})
+  return
+}}"""
+
+
+@pytest.mark.parametrize("package", ["mlir", "torch_mlir"])
+def test_named_operation_equals_problem_by_hand(package: str) -> None:
+    text = nchw(
+        "memref<2x5x13x17xf32>",
+        "memref<7x5x3x2xf32>",
+        "memref<2x7x6x5xf32>",
+        "{strides = dense<[2, 3]> : tensor<2xi64>, dilations = dense<[1, 4]> : tensor<2xi64>}",
+    )
+    by_hand = conv2d(n=2, k=7, h=6, w=5, c=5, r=3, s=2, stride=(2, 3), dilation=(1, 4))
+    assert convolution(text, package).problem == by_hand
+
+
+def test_two_image_dims_alone() -> None:
+    image, filters, result = "memref<6x6xf64>", "memref<3x3xf64>", "memref<4x4xf64>"
+    problem = convolution(f"""func.func @f(%a: {image}, %f: {filters}, %x: {result}) {{
+  linalg.conv_2d ins(%a, %f : {image}, {filters}) outs(%x : {result})
+  return
+}}""").problem
+    assert problem.names == ("h", "w", "r", "s")
+    normal, _ = normalise(problem)
+    assert normal.by_role(Role.OUT_CHANNEL) == ("k",), "vectors may always run over k"
+
+
+def test_subview_strides() -> None:
+    strided = "memref<1x4x4x4xf32, strided<[512, 128, 16, 2], offset: 7>>"
+    problem = convolution(nchw("memref<1x3x6x6xf32>", "memref<4x3x3x3xf32>", strided)).problem
+    assert problem.output.strides == (512, 128, 16, 2)
+    assert not problem.output.runs_along("w")
+    dynamic = "memref<1x4x4x4xf32, strided<[?, ?, 16, 1], offset: ?>>"
+    problem = convolution(nchw("memref<1x3x6x6xf32>", "memref<4x3x3x3xf32>", dynamic)).problem
+    assert problem.output.strides == (None, None, 16, 1)
+    assert problem.output.runs_along("w")
+
+
+def test_pixels_of_a_pointwise_convolution_fuse() -> None:
+    problem, groups = normalise(conv2d(n=2, k=8, h=5, w=7, c=4, r=1, s=1))
+    assert problem.extents == {"n": 2, "k": 8, "w": 35, "c": 4}
+    assert groups["input"] == groups["output"] == ((0,), (1,), (2, 3))
+
+
+def test_batch_fuses_too_where_pixels_follow_it() -> None:
+    problem, groups = normalise(conv2d(n=2, k=8, h=5, w=7, c=4, r=1, s=1, layout="nhwc"))
+    assert problem.extents == {"k": 8, "w": 70, "c": 4}
+    assert groups["output"] == ((0, 1, 2), (3,))
+
+
+@pytest.mark.parametrize("change", [{"stride": 2}, {"r": 2}])
+def test_no_fusion_where_pixels_do_not_follow_each_other(change: dict[str, int]) -> None:
+    sizes = {"k": 8, "h": 5, "w": 7, "c": 4, "r": 1, "s": 1, **change}
+    problem, _ = normalise(conv2d(**sizes))
+    assert problem.extent("h") == 5
+    assert problem.extent("w") == 7
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (
+            nchw("memref<1x3x?x6xf32>", "memref<4x3x3x3xf32>", "memref<1x4x?x4xf32>"),
+            "dynamic shape",
+        ),
+        (nchw("memref<1x3x6x6xf16>", "memref<4x3x3x3xf16>", "memref<1x4x4x4xf16>"), "type is f16"),
+        (nchw("memref<1x3x6x6xi8>", "memref<4x3x3x3xi8>", "memref<1x4x4x4xi32>"), "integers"),
+        (nchw("memref<1x3x6x6xf16>", "memref<4x3x3x3xf16>", "memref<1x4x4x4xf32>"), "body is not"),
+        (nchw("memref<0x3x6x6xf32>", "memref<4x3x3x3xf32>", "memref<0x4x4x4xf32>"), "no elements"),
+        (
+            nchw("memref<1x3x6x6xf32>", "memref<4x3x3x3xf32>", "memref<1x4x4x4xf32, 1>"),
+            "another memory space",
+        ),
+    ],
+)
+def test_unsupported(text: str, reason: str) -> None:
+    with pytest.raises(UnsupportedError, match=reason):
+        convolution(text)
