@@ -1,0 +1,181 @@
+"""What surrounds the plain case: one and three image dims, generics, subviews, biases, tensors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import mopt_mlir
+
+Array = NDArray[Any]
+
+
+def random_arrays(*shapes: tuple[int, ...], dtype: Any = np.float32) -> list[Array]:
+    generator = np.random.default_rng(0)
+    return [generator.standard_normal(shape).astype(dtype) for shape in shapes]
+
+
+def close(result: Array, reference: Array) -> None:
+    np.testing.assert_allclose(result, reference, rtol=2e-4, atol=2e-4)
+
+
+def nchw_reference(image: Array, filters: Array) -> Array:
+    """Stride 1, by sliding windows, in float64."""
+    windows = np.lib.stride_tricks.sliding_window_view(
+        image.astype(np.float64), filters.shape[2:], axis=(2, 3)
+    )
+    return np.einsum("nchwrs,kcrs->nkhw", windows, filters.astype(np.float64))
+
+
+def test_one_image_dim() -> None:
+    image, filters, output = random_arrays((2, 5, 40), (18, 5, 3), (2, 18, 19))
+    types = "memref<2x5x40xf32>", "memref<18x5x3xf32>", "memref<2x18x19xf32>"
+    exe = mopt_mlir.compile(
+        f"""func.func @conv(%a: {types[0]}, %f: {types[1]}, %x: {types[2]}) {{
+  linalg.conv_1d_ncw_fcw {{strides = dense<2> : tensor<1xi64>}}
+    ins(%a, %f : {types[0]}, {types[1]}) outs(%x : {types[2]})
+  return
+}}""",
+        require_tiled=True,
+    )
+    old = output.astype(np.float64)
+    exe["conv"](image, filters, output)
+    windows = np.lib.stride_tricks.sliding_window_view(image.astype(np.float64), 3, axis=2)
+    close(output, old + np.einsum("ncws,kcs->nkw", windows[:, :, ::2], filters))
+
+
+def test_three_image_dims() -> None:
+    image, filters, output = random_arrays((1, 6, 7, 8, 3), (2, 3, 3, 3, 20), (1, 5, 5, 6, 20))
+    types = [f"memref<{'x'.join(map(str, a.shape))}xf32>" for a in (image, filters, output)]
+    exe = mopt_mlir.compile(
+        f"""func.func @conv(%a: {types[0]}, %f: {types[1]}, %x: {types[2]}) {{
+  linalg.conv_3d_ndhwc_dhwcf ins(%a, %f : {types[0]}, {types[1]}) outs(%x : {types[2]})
+  return
+}}""",
+        require_tiled=True,
+    )
+    old = output.astype(np.float64)
+    exe["conv"](image, filters, output)
+    windows = np.lib.stride_tricks.sliding_window_view(
+        image.astype(np.float64), (2, 3, 3), axis=(1, 2, 3)
+    )
+    close(output, old + np.einsum("ndhwcqrs,qrsck->ndhwk", windows, filters))
+
+
+@pytest.mark.parametrize("columns", [16, 33])
+def test_no_channels(columns: int) -> None:
+    image, filters, output = random_arrays((12, columns + 2), (3, 3), (10, columns))
+    types = [f"memref<{'x'.join(map(str, a.shape))}xf32>" for a in (image, filters, output)]
+    exe = mopt_mlir.compile(
+        f"""func.func @conv(%a: {types[0]}, %f: {types[1]}, %x: {types[2]}) {{
+  linalg.conv_2d ins(%a, %f : {types[0]}, {types[1]}) outs(%x : {types[2]})
+  return
+}}""",
+        require_tiled=True,
+    )
+    old = output.astype(np.float64)
+    exe["conv"](image, filters, output)
+    close(output, old + nchw_reference(image[None, None], filters[None, None])[0, 0])
+
+
+def test_strided_generic_without_channels() -> None:
+    """Neither output channels nor contiguous pixels: lanes of one channel, still right."""
+    image, filters, output = random_arrays((11, 15), (3, 3), (5, 7))
+    exe = mopt_mlir.compile(
+        """#image = affine_map<(h, w, r, s) -> (h * 2 + r, w * 2 + s)>
+#filter = affine_map<(h, w, r, s) -> (r, s)>
+#output = affine_map<(h, w, r, s) -> (h, w)>
+func.func @conv(%a: memref<11x15xf32>, %f: memref<3x3xf32>, %x: memref<5x7xf32>) {
+  linalg.generic {indexing_maps = [#image, #filter, #output],
+                  iterator_types = ["parallel", "parallel", "reduction", "reduction"]}
+    ins(%a, %f : memref<11x15xf32>, memref<3x3xf32>) outs(%x : memref<5x7xf32>) {
+  ^bb0(%p: f32, %q: f32, %o: f32):
+    %m = arith.mulf %p, %q : f32
+    %n = arith.addf %o, %m : f32
+    linalg.yield %n : f32
+  }
+  return
+}""",
+        require_tiled=True,
+    )
+    old = output.astype(np.float64)
+    exe["conv"](image, filters, output)
+    close(output, old + nchw_reference(image[None, None], filters[None, None])[0, 0, ::2, ::2])
+
+
+def test_subviews_with_offsets() -> None:
+    """Crops and every second channel of larger buffers, in place."""
+    image, filters, output = random_arrays((1, 6, 14, 20), (5, 3, 3, 3), (1, 10, 16, 16))
+    exe = mopt_mlir.compile(
+        """func.func @conv(%a: memref<1x6x14x20xf32>, %f: memref<5x3x3x3xf32>,
+                %x: memref<1x10x16x16xf32>, %row: index) {
+  %image = memref.subview %a[0, 1, 2, 3] [1, 3, 10, 15] [1, 2, 1, 1] : memref<1x6x14x20xf32>
+    to memref<1x3x10x15xf32, strided<[1680, 560, 20, 1], offset: 323>>
+  %out = memref.subview %x[0, 0, %row, 1] [1, 5, 8, 13] [1, 2, 1, 1] : memref<1x10x16x16xf32>
+    to memref<1x5x8x13xf32, strided<[2560, 512, 16, 1], offset: ?>>
+  %zero = arith.constant 0.0 : f32
+  linalg.fill ins(%zero : f32)
+    outs(%out : memref<1x5x8x13xf32, strided<[2560, 512, 16, 1], offset: ?>>)
+  linalg.conv_2d_nchw_fchw
+    ins(%image, %f : memref<1x3x10x15xf32, strided<[1680, 560, 20, 1], offset: 323>>,
+                     memref<5x3x3x3xf32>)
+    outs(%out : memref<1x5x8x13xf32, strided<[2560, 512, 16, 1], offset: ?>>)
+  return
+}""",
+        require_tiled=True,
+    )
+    expected = output.astype(np.float64)
+    crop = image[:, 1:7:2, 2:12, 3:18]
+    expected[:, 0:10:2, 4:12, 1:14] = nchw_reference(crop, filters)
+    exe["conv"](image, filters, output, 4)
+    close(output, expected)
+
+
+@pytest.mark.parametrize("layout", ["nchw", "nhwc"])
+def test_bias_on_tensors(layout: str) -> None:
+    image, filters, bias = random_arrays((1, 4, 9, 9), (21, 4, 3, 3), (21,))
+    reference = nchw_reference(image, filters) + bias.astype(np.float64)[:, None, None]
+    if layout == "nchw":
+        types = "tensor<1x4x9x9xf32>", "tensor<21x4x3x3xf32>", "tensor<1x21x7x7xf32>"
+        name, dimensions = "conv_2d_nchw_fchw", "[0, 2, 3]"
+    else:
+        types = "tensor<1x9x9x4xf32>", "tensor<3x3x4x21xf32>", "tensor<1x7x7x21xf32>"
+        name, dimensions = "conv_2d_nhwc_hwcf", "[0, 1, 2]"
+        image, filters = image.transpose(0, 2, 3, 1).copy(), filters.transpose(2, 3, 1, 0).copy()
+        reference = reference.transpose(0, 2, 3, 1)
+    exe = mopt_mlir.compile(
+        f"""func.func @conv(%a: {types[0]}, %f: {types[1]}, %bias: tensor<21xf32>) -> {types[2]} {{
+  %empty = tensor.empty() : {types[2]}
+  %init = linalg.broadcast ins(%bias : tensor<21xf32>) outs(%empty : {types[2]})
+    dimensions = {dimensions}
+  %x = linalg.{name} ins(%a, %f : {types[0]}, {types[1]}) outs(%init : {types[2]}) -> {types[2]}
+  return %x : {types[2]}
+}}""",
+        require_tiled=True,
+    )
+    close(exe["conv"](image, filters, bias), reference)
+
+
+def test_two_equal_convolutions_share_one_nest() -> None:
+    image, f, g = random_arrays((1, 8, 10, 10), (8, 8, 3, 3), (8, 8, 3, 3))
+    big, small = "tensor<1x8x10x10xf32>", "tensor<1x8x8x8xf32>"
+    exe = mopt_mlir.compile(
+        f"""func.func @conv(%a: {big}, %f: tensor<8x8x3x3xf32>, %g: tensor<8x8x3x3xf32>)
+    -> ({small}, {small}) {{
+  %zero = arith.constant 0.0 : f32
+  %empty = tensor.empty() : {small}
+  %init = linalg.fill ins(%zero : f32) outs(%empty : {small}) -> {small}
+  %x = linalg.conv_2d_nchw_fchw ins(%a, %f : {big}, tensor<8x8x3x3xf32>)
+    outs(%init : {small}) -> {small}
+  %y = linalg.conv_2d_nchw_fchw ins(%a, %g : {big}, tensor<8x8x3x3xf32>)
+    outs(%init : {small}) -> {small}
+  return %x, %y : {small}, {small}
+}}""",
+        require_tiled=True,
+    )
+    x, y = exe["conv"](image, f, g)
+    close(x, nchw_reference(image, f))
+    close(y, nchw_reference(image, g))
