@@ -57,25 +57,34 @@ class Planner:
         problem, groups = normalise(convolution.problem)
         constant = constant_value(convolution.weights, self.module, self.bindings)
         operation = convolution.operation
+        plan = self._attached(operation, problem)
+        if plan is None:
+            plan = self._solve(operation, problem, constant is not None)
+        return Target(convolution, problem, groups, plan, constant)
+
+    def _attached(self, operation: Any, problem: Problem) -> Plan | None:
         try:
             plan = plan_attribute.attached(operation, self.bindings)
-            if plan is None:
-                plan = self._solve(problem, constant is not None)
-            else:
+            if plan is not None:
                 plan.check(problem)
         except ValueError as error:
             emit("error", operation.location, f"'{plan_attribute.NAME}': {error}")
             raise PassFailure from None
-        return Target(convolution, problem, groups, plan, constant)
+        return plan
 
-    def _solve(self, problem: Problem, constant_weights: bool) -> Plan:
+    def _solve(self, operation: Any, problem: Problem, constant_weights: bool) -> Plan:
         from mopt_mlir.solver import solve
 
         key = (problem, constant_weights)
         if key not in self.solved:
-            self.solved[key] = solve(
-                problem, self.machine, self.threads, constant_weights=constant_weights
-            )
+            try:
+                self.solved[key] = solve(
+                    problem, self.machine, self.threads, constant_weights=constant_weights
+                )
+            except ValueError as error:
+                reason = f"no plan for machine '{self.machine.name}': {error}"
+                emit("error", operation.location, reason)
+                raise PassFailure from None
         return self.solved[key]
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
 
 
 class Role(str, Enum):
@@ -76,7 +77,7 @@ class Tensor:
     axes: tuple[LinearForm, ...]
     strides: tuple[int | None, ...]
 
-    @property
+    @cached_property
     def dims(self) -> frozenset[str]:
         """The dims that are *present* in this tensor (paper, Sec. 2.2)."""
         return frozenset(dim for axis in self.axes for dim in axis.dims)
@@ -110,19 +111,19 @@ class Problem:
     def tensors(self) -> tuple[Tensor, Tensor, Tensor]:
         return self.input, self.weights, self.output
 
-    @property
+    @cached_property
     def names(self) -> tuple[str, ...]:
         return tuple(dim.name for dim in self.dims)
 
-    @property
+    @cached_property
     def extents(self) -> Mapping[str, int]:
         return {dim.name: dim.extent for dim in self.dims}
 
-    @property
+    @cached_property
     def parallel_dims(self) -> tuple[str, ...]:
         return tuple(dim.name for dim in self.dims if not dim.role.is_reduction)
 
-    @property
+    @cached_property
     def reduction_dims(self) -> tuple[str, ...]:
         return tuple(dim.name for dim in self.dims if dim.role.is_reduction)
 

@@ -18,6 +18,9 @@ class LowerToLLVMPass(Pass):
     one pointer per buffer; any other public function `f` gets `_mlir_ciface_f`, which takes MLIR's
     memref descriptors. The attribute `mopt.entry` on each of them describes its parameters.
 
+    linalg operations that are still there become plain loops, the innermost of which LLVM is asked
+    to vectorise.
+
     `affine.parallel` and `scf.parallel` become OpenMP parallel loops unless `threads` is 1.
     """
 
@@ -26,11 +29,14 @@ class LowerToLLVMPass(Pass):
     threads: int = option(0, help="threads of a parallel loop; 0 leaves it to OpenMP, 1 is serial")
 
     def run(self, module: Any) -> None:
+        from mopt_mlir.diagnostics import UserError
         from mopt_mlir.lowering.accesses import mark_accesses
         from mopt_mlir.lowering.bufferize import bufferize
         from mopt_mlir.lowering.entries import annotate_entries
         from mopt_mlir.lowering.to_llvm import lower_to_llvm
 
+        if self.threads < 0:
+            raise UserError(f"{self.name}: threads={self.threads} is negative")
         bufferize(module)
         annotate_entries(module)
         lower_to_llvm(module, self.threads)

@@ -1,0 +1,84 @@
+"""Compile MLIR to files: shared library, object, assembly, LLVM IR, LLVM dialect, C header."""
+
+from __future__ import annotations
+
+import os
+from os import PathLike, fspath
+from typing import Any
+
+from mopt_mlir.diagnostics import UserError
+
+SUFFIXES = {
+    ".so": "shared library",
+    ".o": "object file",
+    ".s": "assembly",
+    ".ll": "LLVM IR",
+    ".mlir": "MLIR's LLVM dialect",
+}
+"""What a suffix of the output stands for."""
+
+
+def compile_to_file(
+    source: Any,
+    output: str | PathLike[str],
+    *,
+    header: str | PathLike[str] | None = None,
+    machine: str = "host",
+    threads: int = 1,
+    cpu: str | None = None,
+    require_tiled: bool = False,
+    passes: str | None = None,
+) -> None:
+    """Compile `source` and write what the suffix of `output` stands for; see SUFFIXES.
+
+    `header` is where to write C declarations of the functions. `cpu` (LLVM's name) is what
+    instructions are selected for; unless given, the CPU of `machine`. The other parameters are
+    those of `mopt_mlir.compile`. Raises UserError, before any file is touched unless writing itself
+    fails; each file is replaced at one stroke.
+    """
+    from mopt_mlir.compilation import lower_source
+    from mopt_mlir.lowering import target
+    from mopt_mlir.lowering.header import header_text
+    from mopt_mlir.output import check_output, write_output
+
+    name = fspath(output)
+    suffix = os.path.splitext(name)[1]
+    if suffix not in SUFFIXES:
+        known = ", ".join(f"{known} ({what})" for known, what in SUFFIXES.items())
+        raise UserError(f"'{name}' has none of the known suffixes: {known}")
+    check_output(name)
+    if header is not None:
+        check_output(header)
+    chosen = target.of_cpu(cpu or _cpu_of(machine))
+    lowered = lower_source(
+        source, machine=machine, threads=threads, require_tiled=require_tiled, passes=passes
+    )
+    data = _artifact(lowered, suffix, chosen)
+    if header is not None:
+        declarations = header_text(lowered.entries, os.path.basename(fspath(header)))
+        write_output(header, declarations.encode())
+    write_output(name, data)
+
+
+def _cpu_of(machine: str) -> str:
+    from mopt_mlir.machine import resolve
+
+    return "host" if machine == "host" else resolve(machine).cpu
+
+
+def _artifact(lowered: Any, suffix: str, target: Any) -> bytes:
+    from mopt_mlir.lowering.constants import ALIGNMENT, take_constants
+    from mopt_mlir.lowering.link import link_shared
+    from mopt_mlir.lowering.native import compile_module
+
+    if suffix == ".mlir":
+        return f"{lowered.module}\n".encode()
+    constants = take_constants(lowered.module)
+    native = compile_module(lowered.module, target, [e.symbol for e in lowered.entries])
+    for symbol, data in constants.items():
+        native.define(symbol, data.tobytes(), ALIGNMENT)
+    if suffix == ".ll":
+        return native.ir().encode()
+    if suffix == ".s":
+        return native.assembly().encode()
+    return native.object() if suffix == ".o" else link_shared(native)

@@ -1,0 +1,193 @@
+"""From a source to a module of the LLVM dialect: what running and writing files share."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from os import PathLike, fspath
+from typing import TYPE_CHECKING, Any
+
+from mopt_mlir.bindings import bindings, bindings_of
+from mopt_mlir.diagnostics import (
+    Diagnostic,
+    Failure,
+    UserError,
+    collected_from,
+    current_sink,
+    sink,
+)
+
+if TYPE_CHECKING:
+    from mopt_mlir.lowering.entries import Entry
+
+_UPSTREAM = "mlir"
+_NOT_TILED = "is not tiled"
+"""How mopt-tile's remarks on operations that it leaves are recognised."""
+
+_VALUE_NAME = re.compile(r"%([A-Za-z_][A-Za-z0-9_]*)")
+
+
+@dataclass(frozen=True)
+class LoweredModule:
+    """A module of the LLVM dialect and the functions that can be called in it."""
+
+    module: Any
+    entries: tuple[Entry, ...]
+
+
+def lower_source(
+    source: Any,
+    *,
+    machine: str = "host",
+    threads: int = 1,
+    require_tiled: bool = False,
+    passes: str | None = None,
+) -> LoweredModule:
+    """Tile the convolutions of `source` for `machine` and lower all of it to the LLVM dialect.
+
+    `source` is a path, MLIR text, bytecode, a `source.Source`, or a module of any MLIR Python
+    bindings, which is not changed. `passes` replaces `mopt-tile` in front of the lowering, written
+    as between the parentheses of a pipeline. An operation that mopt-tile leaves becomes plain
+    loops with a warning; with `require_tiled` it is an error. Raises UserError.
+    """
+    from mopt_mlir.lowering.entries import entry_functions, read_entry
+    from mopt_mlir.machine import resolve
+
+    if threads < 1:
+        raise UserError(f"threads={threads}: at least one thread is needed")
+    if passes is None:
+        resolve(machine)  # a wrong name is not a mistake in the source
+    with _errors_raised():
+        module = load_module(source)
+        tile = f"mopt-tile{{machine={{{machine}}} threads={threads}}}" if passes is None else passes
+        with _fallback_reported(require_tiled):
+            run_passes(module, tile)
+        run_passes(module, f"mopt-lower-to-llvm{{threads={threads}}}")
+    return LoweredModule(module, tuple(map(read_entry, entry_functions(module))))
+
+
+def load_module(source: Any) -> Any:
+    """The `source` of `lower_source` as a `builtin.module` of our own, in a context of the upstream
+    bindings. Raises UserError, or Failure after diagnostics."""
+    from mopt_mlir.source import Source, parse, read
+
+    if isinstance(source, Source):
+        text = source
+    elif isinstance(source, PathLike) or (isinstance(source, str) and not _is_text(source)):
+        text = read(fspath(source))
+    elif isinstance(source, str):
+        text = Source("<text>", source.encode())
+    elif isinstance(source, bytes):
+        text = Source("<text>", source)
+    else:
+        text = _source_of_module(source)
+    module = parse(text, bindings(_UPSTREAM).ir.Context()).operation
+    _name_parameters(module, text.lines)
+    return module
+
+
+def _is_text(source: str) -> bool:
+    """Whether `source` is MLIR text rather than a path: paths have neither lines nor braces."""
+    return "\n" in source or "{" in source
+
+
+def _source_of_module(source: Any) -> Any:
+    from mopt_mlir.source import Source
+
+    try:
+        bindings_of(source)
+        operation = source.operation
+    except (TypeError, AttributeError):
+        kind = type(source).__name__
+        raise TypeError(f"a source is a path, MLIR text or a module, not {kind}") from None
+    if operation.name != "builtin.module":
+        raise TypeError(f"a source module is a builtin.module, not a {operation.name}")
+    text = operation.get_asm(enable_debug_info=True)
+    return Source("<module>", text.encode())
+
+
+def _name_parameters(module: Any, lines: list[str]) -> None:
+    """Name the parameters of functions as the text does: the parser forgets the names, but not
+    where they stand."""
+    from mopt_mlir.diagnostics import kind_of
+    from mopt_mlir.lowering.entries import NAME
+    from mopt_mlir.lowering.functions import (
+        argument_attributes,
+        functions_of,
+        set_argument_attributes,
+    )
+
+    ir = bindings_of(module).ir
+    for function in functions_of(module):
+        attributes = argument_attributes(function)
+        for argument, known in zip(
+            function.regions[0].blocks[0].arguments, attributes, strict=True
+        ):
+            location = argument.location
+            if kind_of(location) != "file" or not 0 < location.start_line <= len(lines):
+                continue
+            line = lines[location.start_line - 1]
+            if match := _VALUE_NAME.match(line, location.start_col - 1):
+                known.setdefault(NAME, ir.StringAttr.get(match[1], module.context))
+        set_argument_attributes(function, attributes)
+
+
+def run_passes(module: Any, passes: str) -> None:
+    """Run passes on a module; diagnostics go to the sink. Raises Failure or UserError."""
+    from mopt_mlir.pipeline import MODULE, add_passes
+
+    own = bindings_of(module)
+    with module.context as context, collected_from(context):
+        manager = own.passmanager.PassManager(MODULE, context=context)
+        add_passes(manager, passes)
+        try:
+            manager.run(module)
+        except own.ir.MLIRError:
+            raise Failure(f"{passes} failed") from None
+
+
+@contextmanager
+def _errors_raised() -> Iterator[None]:
+    """Raise the errors among the diagnostics as one UserError; pass the others on."""
+    outer = current_sink()
+    errors: list[Diagnostic] = []
+
+    def handle(diagnostic: Diagnostic) -> None:
+        if diagnostic.severity == "error" or (errors and diagnostic.severity == "note"):
+            errors.append(diagnostic)
+        else:
+            outer(diagnostic)
+
+    try:
+        with sink(handle):
+            yield
+    except Failure as failure:
+        if not errors:
+            raise UserError(str(failure)) from None
+        first, *others = errors
+        message = "\n".join([first.message, *map(str, others)])
+        raise UserError(message, first.location) from None
+
+
+@contextmanager
+def _fallback_reported(is_error: bool) -> Iterator[None]:
+    """Make warnings, or one error, of the remarks on operations that are not tiled."""
+    outer = current_sink()
+    refused: list[Diagnostic] = []
+
+    def handle(diagnostic: Diagnostic) -> None:
+        if diagnostic.severity != "remark" or _NOT_TILED not in diagnostic.message:
+            outer(diagnostic)
+        elif is_error:
+            refused.append(diagnostic)
+        else:
+            message = f"{diagnostic.message}; it becomes plain loops"
+            outer(replace(diagnostic, severity="warning", message=message))
+
+    with sink(handle):
+        yield
+    if refused:
+        first = refused[0]
+        raise UserError(f"{first.message}, but require-tiled was given", first.location)

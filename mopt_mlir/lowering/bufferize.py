@@ -1,0 +1,103 @@
+"""Tensors to buffers: results written in place, temporaries freed, nothing leaked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mopt_mlir.bindings import bindings_of
+from mopt_mlir.lowering.functions import (
+    argument_attributes,
+    functions_of,
+    set_argument_attributes,
+)
+from mopt_mlir.lowering.pipeline import run_upstream
+from mopt_mlir.lowering.results import is_buffer, results_to_parameters
+
+_BUFFERIZE = (
+    "convert-elementwise-to-linalg",
+    "one-shot-bufferize{bufferize-function-boundaries=true buffer-alignment=64"
+    " function-boundary-type-conversion=identity-layout-map}",
+    "canonicalize",
+)
+_FREE = (
+    "lower-affine",  # deallocation knows scf.parallel, not affine.parallel
+    "expand-realloc",
+    "ownership-based-buffer-deallocation",
+    "canonicalize",
+    "buffer-deallocation-simplification",
+    "convert-bufferization-to-memref",
+    "canonicalize",
+    "cse",
+)
+
+_MANUAL = "bufferization.manual_deallocation"
+_WRITABLE = "bufferization.writable"
+
+
+def bufferize(module: Any) -> None:
+    """Replace tensors by buffers in a `builtin.module`; without any, leave it as it is.
+
+    A tensor parameter becomes a buffer that is only read (unless it says `bufferization.writable`),
+    a tensor result of static shape a trailing parameter, marked `mopt.result`, that the result
+    is written to. A result of dynamic shape is returned in a new buffer that the caller frees.
+    Raises PassFailure.
+    """
+    if not (_has_tensors(module) or _returns_buffers(module)):
+        return
+    _protect_parameters(module)
+    _keep_manual_deallocations(module)
+    run_upstream(module, *_BUFFERIZE)
+    results_to_parameters(module)
+    run_upstream(module, *_FREE)
+
+
+def _has_tensors(module: Any) -> bool:
+    ir = bindings_of(module).ir
+    tensors = (ir.RankedTensorType, ir.UnrankedTensorType)
+    found = False
+
+    def visit(op: Any) -> Any:
+        nonlocal found
+        values = [*op.operands, *op.results]
+        values += [
+            argument for region in op.regions for block in region for argument in block.arguments
+        ]
+        found = any(isinstance(value.type, tensors) for value in values)
+        return ir.WalkResult.INTERRUPT if found else ir.WalkResult.ADVANCE
+
+    module.walk(visit)
+    return found
+
+
+def _returns_buffers(module: Any) -> bool:
+    results = (r for f in functions_of(module) for r in f.attributes["function_type"].value.results)
+    return any(is_buffer(result) for result in results)
+
+
+def _protect_parameters(module: Any) -> None:
+    """Forbid writing into tensor parameters, which bufferisation would do where it saves a copy."""
+    ir = bindings_of(module).ir
+    with module.context:
+        read_only = ir.Attribute.parse("false")
+        for function in functions_of(module):
+            parameters = function.regions[0].blocks[0].arguments
+            attributes = argument_attributes(function)
+            for parameter, known in zip(parameters, attributes, strict=True):
+                if isinstance(parameter.type, ir.RankedTensorType):
+                    known.setdefault(_WRITABLE, read_only)
+            set_argument_attributes(function, attributes)
+
+
+def _keep_manual_deallocations(module: Any) -> None:
+    """Mark buffers that the module frees itself, which automatic deallocation must not touch."""
+    ir = bindings_of(module).ir
+
+    def visit(op: Any) -> Any:
+        if op.name == "memref.dealloc":
+            op.attributes[_MANUAL] = ir.UnitAttr.get(op.context)
+            owner = op.operands[0].owner
+            if not isinstance(owner, ir.Block) and owner.operation.name == "memref.alloc":
+                owner.operation.attributes[_MANUAL] = ir.UnitAttr.get(op.context)
+        return ir.WalkResult.ADVANCE
+
+    module.walk(visit)

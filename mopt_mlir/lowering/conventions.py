@@ -1,0 +1,135 @@
+"""How arguments reach native code: as bare pointers, or in MLIR's memref descriptors.
+
+A descriptor is `{allocated, aligned, offset, sizes[rank], strides[rank]}`: two pointers, then
+64-bit integers that count elements. Upstream's C interface takes pointers to descriptors. It
+returns a buffer, or several results, through a pointer to them that comes first.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+
+from mopt_mlir.lowering.arrays import C_TYPES, DTYPES, Array, Buffer
+from mopt_mlir.lowering.entries import Entry, Parameter
+
+_SIZES = 3  # where the sizes begin in a descriptor, in words
+
+Prepare = Callable[[Sequence[Any]], Callable[[], tuple[Any, ...]]]
+"""From bound arguments (a Buffer or C scalar per parameter) to what calls the function with them
+and returns its results by value."""
+
+
+def preparation(entry: Entry, address: int) -> Prepare:
+    """How to call the native function of `entry`, which lies at `address`."""
+    return (_with_pointers if entry.takes_pointers else _with_descriptors)(entry, address)
+
+
+def _with_pointers(entry: Entry, address: int) -> Prepare:
+    result = C_TYPES[entry.results[0].element] if entry.results else None
+    function = _prototype(entry, result, 0)(address)
+    offsets = [_offset(parameter) for parameter in entry.parameters]
+
+    def prepare(values: Sequence[Any]) -> Callable[[], tuple[Any, ...]]:
+        arguments = [
+            value.address - offset if isinstance(value, Buffer) else value
+            for value, offset in zip(values, offsets, strict=True)
+        ]
+        if result:
+            return lambda: (function(*arguments),)
+        return lambda: function(*arguments) or ()
+
+    return prepare
+
+
+def _with_descriptors(entry: Entry, address: int) -> Prepare:
+    by_pointer = len(entry.results) > 1 or any(r.shape is not None for r in entry.results)
+    result = C_TYPES[entry.results[0].element] if entry.results and not by_pointer else None
+    function = _prototype(entry, result, int(by_pointer))(address)
+
+    class Results(ctypes.Structure):
+        _fields_ = [(f"r{i}", _result_type(r)) for i, r in enumerate(entry.results)]
+
+    def prepare(values: Sequence[Any]) -> Callable[[], tuple[Any, ...]]:
+        arguments = [
+            ctypes.byref(_descriptor(value, parameter)) if isinstance(value, Buffer) else value
+            for value, parameter in zip(values, entry.parameters, strict=True)
+        ]
+
+        def call() -> tuple[Any, ...]:
+            if not by_pointer:
+                returned = function(*arguments)
+                return (returned,) if result else ()
+            results = Results()
+            function(ctypes.byref(results), *arguments)
+            fields = [getattr(results, f"r{i}") for i in range(len(entry.results))]
+            return _take(fields, entry.results)
+
+        return call
+
+    return prepare
+
+
+def _prototype(entry: Entry, result: Any, result_pointers: int) -> Any:
+    types = [ctypes.c_void_p] * result_pointers
+    for parameter in entry.parameters:
+        types.append(ctypes.c_void_p if parameter.shape is not None else C_TYPES[parameter.element])
+    return ctypes.CFUNCTYPE(result, *types)
+
+
+def _offset(parameter: Parameter) -> int:
+    """Bytes from where a buffer begins, for MLIR, to its first element."""
+    if parameter.shape is None:
+        return 0
+    return (parameter.offset or 0) * DTYPES[parameter.element].itemsize
+
+
+def _words(rank: int) -> Any:
+    return ctypes.c_int64 * (_SIZES + 2 * rank)
+
+
+def _descriptor(buffer: Buffer, parameter: Parameter) -> Any:
+    array = buffer.array
+    strides = [stride // array.itemsize for stride in array.strides]
+    begin = buffer.address - _offset(parameter)
+    words = _words(array.ndim)
+    return words(begin, begin, parameter.offset or 0, *array.shape, *strides)
+
+
+def _result_type(result: Parameter) -> Any:
+    return C_TYPES[result.element] if result.shape is None else _words(len(result.shape))
+
+
+def _take(values: Sequence[Any], results: Sequence[Parameter]) -> tuple[Any, ...]:
+    """Scalars, and copies of the buffers that descriptors describe, which are freed: once, since
+    the same one may have been returned twice."""
+    pairs = list(zip(values, results, strict=True))
+    taken = tuple(v if r.shape is None else _copy_of(v, r, len(r.shape)) for v, r in pairs)
+    for allocated in {value[0] for value, result in pairs if result.shape is not None}:
+        _free()(allocated)
+    return taken
+
+
+def _copy_of(descriptor: Any, result: Parameter, rank: int) -> Array:
+    sizes, strides = descriptor[_SIZES : _SIZES + rank], descriptor[_SIZES + rank :]
+    dtype = DTYPES[result.element]
+    address = descriptor[1] + descriptor[2] * dtype.itemsize
+    if 0 in sizes:
+        return np.empty(sizes, dtype)
+    span = 1 + sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True))
+    memory = memoryview((ctypes.c_uint8 * (span * dtype.itemsize)).from_address(address))
+    elements = np.frombuffer(memory, dtype)
+    steps = [stride * dtype.itemsize for stride in strides]
+    return as_strided(elements, sizes, steps).copy()
+
+
+@cache
+def _free() -> Any:
+    free = ctypes.CDLL(None).free
+    free.argtypes = [ctypes.c_void_p]
+    return free

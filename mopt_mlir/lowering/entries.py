@@ -1,0 +1,236 @@
+"""The entry points of a module: what a caller has to pass, and how.
+
+A public function becomes an entry point. What its signature was is written to the attribute
+`mopt.entry` before the LLVM dialect forgets it, and read back from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from mopt_mlir.bindings import bindings_of
+from mopt_mlir.diagnostics import emit
+from mopt_mlir.lowering.functions import (
+    argument_attributes,
+    functions_of,
+    set_argument_attributes,
+)
+from mopt_mlir.lowering.results import RESULT
+
+ENTRY = "mopt.entry"
+C_INTERFACE = "_mlir_ciface_"
+"""What upstream puts in front of the name of a function that takes descriptors."""
+
+NAME = "mopt.name"
+"""The attribute that gives a parameter its name; without it parameter 0 is called `arg0`."""
+
+SCALARS = ("f32", "f64", "index", "i1", "i8", "i16", "i32", "i64")
+ELEMENTS = (*SCALARS, "f16", "complex<f32>", "complex<f64>")
+"""Types of parameters and of elements that C and numpy have, too."""
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter or result: a scalar (`shape` is None) or a buffer.
+
+    `strides` and `offset` are in elements; None stands for what is not known at compile time. With
+    `dense` the elements lie in row-major order without gaps, whatever the sizes turn out to be.
+    `access` is "read" (never written to), "write" (may be), or "result": what the function
+    returned, as its result number `position`, before tensors became buffers.
+    """
+
+    name: str
+    element: str
+    shape: tuple[int | None, ...] | None = None
+    strides: tuple[int | None, ...] = ()
+    offset: int | None = 0
+    dense: bool = True
+    access: str = "read"
+    position: int = 0
+
+    @property
+    def is_static(self) -> bool:
+        """Whether shape, strides and offset are known, so that a bare pointer says it all."""
+        return self.shape is None or None not in (*self.shape, *self.strides, self.offset)
+
+    def __str__(self) -> str:
+        """As MLIR writes the type, e.g. `memref<4x?xf32, strided<[?, 1]>>`."""
+        if self.shape is None:
+            return self.element
+        extents = "".join(f"{_text(extent)}x" for extent in self.shape)
+        if self.dense:
+            return f"memref<{extents}{self.element}>"
+        strides = ", ".join(map(_text, self.strides))
+        offset = "" if self.offset == 0 else f", offset: {_text(self.offset)}"
+        return f"memref<{extents}{self.element}, strided<[{strides}]{offset}>>"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A function that can be called from C.
+
+    `parameters` are in the order of the C parameters; `results` are returned by value (tensor
+    results of static shape are parameters instead).
+    """
+
+    name: str
+    parameters: tuple[Parameter, ...]
+    results: tuple[Parameter, ...] = ()
+
+    @property
+    def takes_pointers(self) -> bool:
+        """Whether buffers are passed as bare pointers; otherwise as pointers to descriptors."""
+        static = all(p.is_static for p in self.parameters)
+        return static and len(self.results) <= 1 and all(r.shape is None for r in self.results)
+
+    def __str__(self) -> str:
+        """As a declaration, e.g. `@conv(input: memref<4xf32>, output: memref<4xf32>)`."""
+        parameters = ", ".join(f"{p.name}: {p}" for p in self.parameters)
+        results = f" -> ({', '.join(map(str, self.results))})" if self.results else ""
+        return f"@{self.name}({parameters}){results}"
+
+    @property
+    def symbol(self) -> str:
+        """The name of the function in native code."""
+        return self.name if self.takes_pointers else C_INTERFACE + self.name
+
+
+def annotate_entries(module: Any) -> None:
+    """Attach `mopt.entry` to every public function of a bufferised module, and ask upstream's
+    lowering for the calling convention that fits it.
+
+    A function that cannot be called from outside, because a parameter has a type that C does not
+    have, gets a warning instead.
+    """
+    ir = bindings_of(module).ir
+    with module.context:
+        for function in functions_of(module):
+            attributes = argument_attributes(function)
+            entry = _entry_of(ir, function, attributes)
+            drop = (NAME, RESULT)
+            kept = [{k: v for k, v in a.items() if k not in drop} for a in attributes]
+            set_argument_attributes(function, kept)
+            if entry is not None:
+                convention = "llvm.bareptr" if entry.takes_pointers else "llvm.emit_c_interface"
+                function.attributes[convention] = ir.UnitAttr.get()
+                write_entry(function, entry)
+
+
+def write_entry(function: Any, entry: Entry) -> None:
+    """Attach `mopt.entry` to a function."""
+    ir = bindings_of(function).ir
+
+    def describe(parameter: Parameter) -> Any:
+        fields = {
+            "name": ir.StringAttr.get(parameter.name),
+            "type": ir.TypeAttr.get(ir.Type.parse(str(parameter))),
+            "access": ir.StringAttr.get(parameter.access),
+            "position": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), parameter.position),
+        }
+        return ir.DictAttr.get(fields)
+
+    with function.context:
+        parameters = ir.ArrayAttr.get([describe(p) for p in entry.parameters])
+        results = ir.ArrayAttr.get([describe(r) for r in entry.results])
+        fields = {"parameters": parameters, "results": results}
+        function.attributes[ENTRY] = ir.DictAttr.get(fields)
+
+
+def read_entry(function: Any) -> Entry:
+    """The inverse of `write_entry`."""
+    ir = bindings_of(function).ir
+
+    def parameters(attribute: Any) -> Iterator[Parameter]:
+        for fields in attribute:
+            parts = (fields[key].value for key in ("name", "type", "access", "position"))
+            parameter = _parameter(ir, *parts)
+            assert parameter is not None, f"malformed {ENTRY}"
+            yield parameter
+
+    attribute = function.attributes[ENTRY]
+    return Entry(
+        function.attributes["sym_name"].value,
+        tuple(parameters(attribute["parameters"])),
+        tuple(parameters(attribute["results"])),
+    )
+
+
+def entry_functions(module: Any) -> list[Any]:
+    """The functions of a module that are entry points."""
+    operations = [op.operation for op in module.regions[0].blocks[0].operations]
+    return [op for op in operations if ENTRY in op.attributes]
+
+
+def _entry_of(ir: Any, function: Any, attributes: list[dict[str, Any]]) -> Entry | None:
+    """The entry point that a public function is, None for any other function."""
+    fields = function.attributes
+    if "sym_visibility" in fields and fields["sym_visibility"].value != "public":
+        return None
+    name, type_ = fields["sym_name"].value, fields["function_type"].value
+    for part in (*type_.inputs, *type_.results):
+        if _parameter(ir, "", part) is None:
+            message = (
+                f"@{name} cannot be called from C: it has a parameter or result of type {part}"
+            )
+            emit("warning", function.location, message)
+            return None
+    positions = [known[RESULT].value for known in attributes if RESULT in known]
+    scalars = [i for i in range(len(positions) + len(type_.results)) if i not in positions]
+    count = len(positions) + len(scalars)
+    parameters = []
+    for index, (input_, known) in enumerate(zip(type_.inputs, attributes, strict=True)):
+        if RESULT in known:
+            position = known[RESULT].value
+            parameter = _parameter(
+                ir, _numbered("result", position, count), input_, "result", position
+            )
+        else:
+            label = known[NAME].value if NAME in known else f"arg{index}"
+            parameter = _parameter(ir, label, input_, "write")
+        parameters.append(parameter)
+    results = [
+        _parameter(ir, _numbered("result", position, count), result, "result", position)
+        for position, result in zip(scalars, type_.results, strict=True)
+    ]
+    return Entry(name, tuple(filter(None, parameters)), tuple(filter(None, results)))
+
+
+def _numbered(stem: str, position: int, count: int) -> str:
+    return stem if count == 1 else f"{stem}{position}"
+
+
+def _parameter(
+    ir: Any, name: str, type_: Any, access: str = "read", position: int = 0
+) -> Parameter | None:
+    """A scalar or buffer of an MLIR type, None if C has no such thing."""
+    if not isinstance(type_, ir.MemRefType):
+        scalar = Parameter(name, str(type_), access=access, position=position)
+        return scalar if scalar.element in SCALARS else None
+    element = str(type_.element_type)
+    try:
+        strides, offset = type_.get_strides_and_offset()
+    except RuntimeError:  # a layout that is not strided
+        return None
+    if element not in ELEMENTS:
+        return None
+    dynamic = (ir.ShapedType.get_dynamic_size(), ir.ShapedType.get_dynamic_stride_or_offset())
+
+    def known(sizes: list[int]) -> tuple[int | None, ...]:
+        return tuple(None if size in dynamic else size for size in sizes)
+
+    return Parameter(
+        name,
+        element,
+        known(type_.shape),
+        known(strides),
+        known([offset])[0],
+        type_.affine_map == ir.AffineMap.get_identity(type_.rank, type_.context),
+        access,
+        position,
+    )
+
+
+def _text(size: int | None) -> str:
+    return "?" if size is None else str(size)

@@ -1,0 +1,102 @@
+"""A compiled function as a Python callable: arguments checked, results allocated, no MLIR."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from mopt_mlir.lowering.arrays import Buffer, BufferArgument, ScalarArgument, overlap
+from mopt_mlir.lowering.conventions import preparation
+from mopt_mlir.lowering.entries import Entry, Parameter
+from mopt_mlir.lowering.jit import LoadedCode
+
+
+class Function:
+    """Call it with one argument per parameter; tensor results are returned as new arrays, or
+    written to the arrays given as `out`.
+
+    What does not fit raises TypeError or ValueError, naming the argument, and nothing is called.
+    """
+
+    def __init__(self, entry: Entry, code: LoadedCode) -> None:
+        self.entry = entry
+        self._code = code  # keeps the machine code in memory
+        self._prepare = preparation(entry, code.address(entry.symbol))
+        given = [p for p in entry.parameters if p.access != "result"]
+        results = [p for p in entry.parameters if p.access == "result"]
+        self._arguments = [_argument(p, entry) for p in given]
+        self._results = [BufferArgument(p, _where(p, entry)) for p in results]
+        positions = [p.position for p in (*entry.results, *results)]
+        self._order = sorted(range(len(positions)), key=positions.__getitem__)
+        self._apart = tuple(_apart(entry.parameters))
+
+    def __repr__(self) -> str:
+        return f"<compiled {self.entry}>"
+
+    def __call__(self, *arguments: Any, out: Any = None) -> Any:
+        """Run the function: its result, a tuple of several, or None.
+
+        `out` is an array for the tensor result, or a sequence of arrays for several.
+        """
+        return self.bind(*arguments, out=out)()
+
+    def bind(self, *arguments: Any, out: Any = None) -> Callable[[], Any]:
+        """Check the arguments once, and return what calls the function with them.
+
+        Every call of that writes to the same results. The arrays must stay as they are: what is
+        bound is their memory.
+        """
+        if len(arguments) != len(self._arguments):
+            names = ", ".join(p.name for p in self.entry.parameters if p.access != "result")
+            raise TypeError(
+                f"{self.entry.name}: expected {len(self._arguments)} arguments ({names}), "
+                f"got {len(arguments)}"
+            )
+        values = [bind.bind(v) for bind, v in zip(self._arguments, arguments, strict=True)]
+        results = self._outputs(out)
+        values += results
+        for first, second in self._apart:
+            if overlap(values[first], values[second]):
+                raise ValueError(self._overlap_message(first, second))
+        call, order = self._prepare(values), self._order
+        arrays = tuple(result.array for result in results)
+        alive = self._code, values  # the pointers in `call` do not keep them alive
+
+        def run(_: Any = alive) -> Any:
+            returned = (*call(), *arrays)
+            if len(order) == 1:
+                return returned[0]
+            return tuple(returned[i] for i in order) if order else None
+
+        return run
+
+    def _outputs(self, out: Any) -> list[Buffer]:
+        if out is None:
+            return [result.empty() for result in self._results]
+        given = tuple(out) if isinstance(out, list | tuple) else (out,)
+        if len(given) != len(self._results):
+            raise TypeError(
+                f"{self.entry.name}: it has {len(self._results)} tensor results, "
+                f"but out has {len(given)} arrays"
+            )
+        return [result.bind(array) for result, array in zip(self._results, given, strict=True)]
+
+    def _overlap_message(self, first: int, second: int) -> str:
+        names = self.entry.parameters[first].name, self.entry.parameters[second].name
+        return f"{self.entry.name}: '{names[0]}' is written to and overlaps '{names[1]}'"
+
+
+def _argument(parameter: Parameter, entry: Entry) -> BufferArgument | ScalarArgument:
+    kind = ScalarArgument if parameter.shape is None else BufferArgument
+    return kind(parameter, _where(parameter, entry))
+
+
+def _where(parameter: Parameter, entry: Entry) -> str:
+    return f"{entry.name}: argument '{parameter.name}'"
+
+
+def _apart(parameters: Sequence[Parameter]) -> list[tuple[int, int]]:
+    """Pairs of buffers that must not overlap: what is written to, and any other."""
+    buffers = [i for i, p in enumerate(parameters) if p.shape is not None]
+    written = {i for i in buffers if parameters[i].access != "read"}
+    return [(i, j) for i in written for j in buffers if i != j and (j not in written or j < i)]

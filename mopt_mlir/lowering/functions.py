@@ -1,0 +1,30 @@
+"""What the bindings lack about `func.func`: all of a module's, and their parameters' attributes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mopt_mlir.bindings import bindings_of
+
+
+def functions_of(module: Any) -> list[Any]:
+    """The `func.func` operations of a module that have a body."""
+    operations = [op.operation for op in module.regions[0].blocks[0].operations]
+    return [op for op in operations if op.name == "func.func" and len(op.regions[0].blocks)]
+
+
+def argument_attributes(function: Any) -> list[dict[str, Any]]:
+    """The attributes of each parameter of a function."""
+    if "arg_attrs" not in function.attributes:
+        return [{} for _ in function.regions[0].blocks[0].arguments]
+    dictionaries = function.attributes["arg_attrs"]
+    return [{item.name: item.attr for item in dictionary} for dictionary in dictionaries]
+
+
+def set_argument_attributes(function: Any, attributes: list[dict[str, Any]]) -> None:
+    """Replace the attributes of all parameters of a function."""
+    ir = bindings_of(function).ir
+    with function.context:
+        function.attributes["arg_attrs"] = ir.ArrayAttr.get(
+            [ir.DictAttr.get(known) for known in attributes]
+        )

@@ -1,0 +1,151 @@
+"""C declarations of a module's entry points."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+from mopt_mlir.lowering.entries import Entry, Parameter
+
+C_NAMES: Mapping[str, str] = {
+    "f16": "uint16_t",
+    "f32": "float",
+    "f64": "double",
+    "i1": "bool",
+    "i8": "int8_t",
+    "i16": "int16_t",
+    "i32": "int32_t",
+    "i64": "int64_t",
+    "index": "int64_t",
+    "complex<f32>": "float",
+    "complex<f64>": "double",
+}
+"""C's types of elements and scalars; a complex number is two of them, f16 its bits."""
+
+_KEYWORDS = """
+alignas alignof and asm auto bool break case catch char class compl concept const constexpr continue
+decltype default delete do double else enum explicit export extern false float for friend goto if
+inline int long mutable namespace new noexcept not nullptr operator or private protected public
+register requires restrict return short signed sizeof static struct switch template this throw true
+try typedef typeid typename union unsigned using virtual void volatile while xor
+"""
+_RESERVED = frozenset(_KEYWORDS.split())
+
+_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+_NOTE = """\
+/* Buffers are dense and row-major unless strides are given, in elements. Pointers are aligned as
+ * their types demand; 64 bytes are faster. A buffer that is written to overlaps no other. */
+"""
+
+
+def header_text(entries: Iterable[Entry], name: str) -> str:
+    """The contents of a header for C and C++, to be called `name`.
+
+    Above each declaration a comment gives the shape, the layout if it is not dense, and the
+    direction of every buffer.
+    """
+    entries = tuple(entries)
+    guard = re.sub(r"\W", "_", name).upper()
+    guard = f"MOPT_{guard}" if guard[:1].isdigit() else guard
+    described = [p for e in entries if not e.takes_pointers for p in (*e.parameters, *e.results)]
+    ranks = sorted({len(p.shape) for p in described if p.shape is not None})
+    parts = [
+        f"#ifndef {guard}\n#define {guard}\n",
+        "#include <stdbool.h>\n#include <stdint.h>\n",
+        '#ifdef __cplusplus\nextern "C" {\n#endif\n',
+        _NOTE,
+        *map(_descriptor, ranks),
+        *map(_declaration, entries),
+        "#ifdef __cplusplus\n}\n#endif\n",
+        f"#endif /* {guard} */\n",
+    ]
+    return "\n".join(parts)
+
+
+def _descriptor(rank: int) -> str:
+    """MLIR's memref descriptor of a rank; several headers may define it."""
+    sizes = f" int64_t sizes[{rank}]; int64_t strides[{rank}];" if rank else ""
+    return f"""\
+#ifndef MOPT_MEMREF_{rank}
+#define MOPT_MEMREF_{rank}
+/* {rank} dimensions; element i, j, ... is at aligned[offset + i * strides[0] + ...]. `allocated` of
+ * a result is yours to free(); two results may share it. */
+typedef struct {{ void *allocated; void *aligned; int64_t offset;{sizes} }} mopt_memref_{rank};
+#endif
+"""
+
+
+def _declaration(entry: Entry) -> str:
+    lines = [f"/* {entry.name}"]
+    lines += [f" *   {_c_identifier(p.name)}: {_description(p)}" for p in entry.parameters]
+    lines += [f" *   returns {_description(r)}" for r in entry.results]
+    comment = "\n".join([*lines, " */"])
+    if not _IDENTIFIER.fullmatch(entry.symbol):
+        return f'{comment}\n/* "{entry.symbol}" is not a name in C: use dlsym(). */\n'
+    if entry.takes_pointers:
+        result = C_NAMES[entry.results[0].element] if entry.results else "void"
+        parameters = [_pointer(p) for p in entry.parameters]
+        return f"{comment}\n{result} {entry.symbol}({', '.join(parameters) or 'void'});\n"
+    return f"{comment}\n{_with_descriptors(entry)}"
+
+
+def _with_descriptors(entry: Entry) -> str:
+    parameters = [
+        _scalar(p)
+        if p.shape is None
+        else f"{'const ' * (p.access == 'read')}mopt_memref_{len(p.shape)} *{_c_identifier(p.name)}"
+        for p in entry.parameters
+    ]
+    result, struct = "void", ""
+    if len(entry.results) > 1:
+        fields = " ".join(f"{_by_value(r)} {_c_identifier(r.name)};" for r in entry.results)
+        struct = f"typedef struct {{ {fields} }} {entry.name}_results;\n"
+        parameters.insert(0, f"{entry.name}_results *results")
+    elif entry.results and entry.results[0].shape is not None:
+        parameters.insert(
+            0, f"{_by_value(entry.results[0])} *{_c_identifier(entry.results[0].name)}"
+        )
+    elif entry.results:
+        result = _by_value(entry.results[0])
+    return f"{struct}{result} {entry.symbol}({', '.join(parameters)});\n"
+
+
+def _by_value(parameter: Parameter) -> str:
+    if parameter.shape is None:
+        return C_NAMES[parameter.element]
+    return f"mopt_memref_{len(parameter.shape)}"
+
+
+def _pointer(parameter: Parameter) -> str:
+    if parameter.shape is None:
+        return _scalar(parameter)
+    const = "const " if parameter.access == "read" else ""
+    return f"{const}{C_NAMES[parameter.element]} *{_c_identifier(parameter.name)}"
+
+
+def _scalar(parameter: Parameter) -> str:
+    return f"{C_NAMES[parameter.element]} {_c_identifier(parameter.name)}"
+
+
+def _description(parameter: Parameter) -> str:
+    """E.g. `f32[1][64][58][58], read` or `f32[?][8], strides ?, 8, written`."""
+    if parameter.shape is None:
+        return parameter.element
+    text = parameter.element + "".join(f"[{_size(extent)}]" for extent in parameter.shape)
+    if not parameter.dense:
+        text += f", strides {', '.join(map(_size, parameter.strides))}"
+    if parameter.offset != 0:
+        text += f", beginning at element {_size(parameter.offset)} of the buffer"
+    return f"{text}, {'read' if parameter.access == 'read' else 'written'}"
+
+
+def _size(size: int | None) -> str:
+    return "?" if size is None else str(size)
+
+
+def _c_identifier(name: str) -> str:
+    """`name` itself where C and C++ take it for a parameter."""
+    safe = re.sub(r"\W", "_", name, flags=re.ASCII)
+    return f"{safe}_" if safe in _RESERVED or not _IDENTIFIER.fullmatch(safe) else safe

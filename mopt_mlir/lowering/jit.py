@@ -1,0 +1,56 @@
+"""Native code loaded into this process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cache
+from itertools import count
+from threading import Lock
+from typing import Any
+
+from mopt_mlir.diagnostics import UserError
+from mopt_mlir.lowering.constants import Constants
+from mopt_mlir.lowering.native import NativeModule
+from mopt_mlir.lowering.openmp import is_in_process, load_openmp
+
+_LOCK = Lock()  # LLVM's linker layer is shared by all threads of the process
+_NUMBERS = count()
+
+
+class LoadedCode:
+    """The functions `symbols` of a native module, callable as long as this object lives.
+
+    `constants` holds the bytes of symbols that the code refers to but does not define; other such
+    symbols are looked for in the process. Raises UserError for those that are not there.
+    """
+
+    def __init__(
+        self, code: NativeModule, symbols: Iterable[str], constants: Constants | None = None
+    ) -> None:
+        import llvmlite.binding as llvm
+
+        if code.needs_openmp:
+            load_openmp()
+        self._constants = constants or {}
+        elsewhere = (name for name in code.undefined if name not in self._constants)
+        if missing := [name for name in elsewhere if not is_in_process(name)]:
+            raise UserError(f"nobody defines {', '.join(missing)}, which the module declares")
+        library = llvm.JITLibraryBuilder().add_object_img(code.object()).add_current_process()
+        for symbol in symbols:
+            library.export_symbol(symbol)
+        for symbol, data in self._constants.items():
+            library.import_symbol(symbol, data.ctypes.data)
+        with _LOCK:
+            self._tracker = library.link(_linker(), f"mopt{next(_NUMBERS)}")
+
+    def address(self, symbol: str) -> int:
+        """The address of one of `symbols`."""
+        address: int = self._tracker[symbol]
+        return address
+
+
+@cache
+def _linker() -> Any:
+    import llvmlite.binding as llvm
+
+    return llvm.create_lljit_compiler()

@@ -1,0 +1,50 @@
+"""Shared libraries, linked by the system's C compiler."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from mopt_mlir.diagnostics import UserError
+from mopt_mlir.lowering.native import NativeModule
+from mopt_mlir.lowering.openmp import find_openmp
+
+_COMPILERS = ("cc", "gcc", "clang")
+
+
+def link_shared(code: NativeModule) -> bytes:
+    """The contents of a shared library with `code`.
+
+    Parallel code is linked with the OpenMP runtime of this Python environment, whose directory
+    becomes the library's run path. Raises UserError if there is no C compiler or it fails.
+    """
+    command = [*_compiler(), "-shared"]
+    with TemporaryDirectory(prefix="mopt-") as directory:
+        source, target = Path(directory, "code.o"), Path(directory, "code.so")
+        source.write_bytes(code.object())
+        command += ["-o", str(target), str(source), "-Wl,-z,defs", "-lm"]
+        if code.needs_openmp:
+            runtime = find_openmp()
+            command += [str(runtime), f"-Wl,-rpath,{runtime.parent}"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            message = done.stderr.strip() or f"exit code {done.returncode}"
+            raise UserError(f"'{command[0]}' cannot link the shared library: {message}")
+        return target.read_bytes()
+
+
+def _compiler() -> list[str]:
+    """The C compiler: `$CC` if it is set, else the first that is installed."""
+    given = shlex.split(os.environ.get("CC", ""))
+    for command in [given] if given else [[name] for name in _COMPILERS]:
+        if shutil.which(command[0]):
+            return command
+    tried = given[0] if given else ", ".join(_COMPILERS)
+    raise UserError(
+        f"a shared library needs a C compiler, but there is none ({tried}): "
+        "install one, set CC, or write an object file (.o)"
+    )

@@ -1,0 +1,100 @@
+"""From the LLVM dialect to optimised LLVM IR, assembly and objects, through llvmlite."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+from mopt_mlir.bindings import bindings_of
+from mopt_mlir.lowering.target import Target, initialize
+
+_SPEED = 1
+"""-O1: the first level without GVN, whose load PRE would keep the pixels that two filter taps share
+in registers from one tap to the next, and spill accumulators for them (a third of the speed)."""
+
+
+@dataclass(frozen=True)
+class NativeModule:
+    """An optimised LLVM module and the target that it was optimised for."""
+
+    llvm_module: Any
+    target_machine: Any
+
+    def ir(self) -> str:
+        """LLVM IR as text."""
+        return str(self.llvm_module)
+
+    def assembly(self) -> str:
+        """Assembly as text."""
+        text: str = self.target_machine.emit_assembly(self.llvm_module)
+        return text
+
+    def object(self) -> bytes:
+        """A relocatable object file."""
+        code: bytes = self.target_machine.emit_object(self.llvm_module)
+        return code
+
+    @property
+    def undefined(self) -> tuple[str, ...]:
+        """The functions and data that the code needs from elsewhere."""
+        values = (*self.llvm_module.functions, *self.llvm_module.global_variables)
+        names = (value.name for value in values if value.is_declaration)
+        return tuple(name for name in names if not name.startswith("llvm."))
+
+    @property
+    def needs_openmp(self) -> bool:
+        """Whether the code calls the OpenMP runtime."""
+        return any(name.startswith("__kmpc_") for name in self.undefined)
+
+    def define(self, symbol: str, data: bytes, alignment: int) -> None:
+        """Define a constant that the module refers to, for the module itself only."""
+        import llvmlite.binding as llvm
+
+        context = llvm.parse_assembly(_definition(symbol, data, alignment))
+        self.llvm_module.link_in(context)
+        self.llvm_module.get_global_variable(symbol).linkage = "internal"
+
+
+def compile_module(module: Any, target: Target, exported: Collection[str]) -> NativeModule:
+    """Translate a module of the LLVM dialect and optimise it for `target`.
+
+    Only the functions in `exported` can be called from outside.
+    """
+    translate = bindings_of(module).llvm.translate_module_to_llvmir
+    return compile_text(translate(module), target, exported)
+
+
+def compile_text(text: str, target: Target, exported: Collection[str]) -> NativeModule:
+    """Optimise LLVM IR that is given as text.
+
+    Loops were tiled, vectorised and unrolled as the plan says: LLVM must not do it once more.
+    """
+    import llvmlite.binding as llvm
+
+    initialize()
+    machine = target.machine()
+    module = llvm.parse_assembly(text)
+    module.triple = machine.triple
+    module.data_layout = str(machine.target_data)
+    for function in module.functions:
+        if not function.is_declaration and function.name not in exported:
+            function.linkage = "internal"
+    options = llvm.create_pipeline_tuning_options(speed_level=_SPEED)
+    options.loop_vectorization = False
+    options.loop_interleaving = False
+    options.loop_unrolling = False
+    options.slp_vectorization = False
+    builder = llvm.create_pass_builder(machine, options)
+    builder.getModulePassManager().run(module, builder)
+    return NativeModule(module, machine)
+
+
+def _definition(symbol: str, data: bytes, alignment: int) -> str:
+    """LLVM IR of a constant, as a string of bytes: by far the fastest to print and to parse."""
+    import numpy as np
+
+    escapes = np.array([f"\\{byte:02X}".encode() for byte in range(256)])
+    text = escapes[np.frombuffer(data, np.uint8)].tobytes().decode("ascii")
+    name = "".join(f"\\{byte:02X}" for byte in symbol.encode())
+    return f'@"{name}" = constant [{len(data)} x i8] c"{text}", align {alignment}\n'

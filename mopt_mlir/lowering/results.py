@@ -1,0 +1,133 @@
+"""Results that are buffers become trailing parameters, so that callers say where they go.
+
+Upstream's `buffer-results-to-out-params` is all or nothing for a module and does not expect one
+buffer to be returned twice.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mopt_mlir.bindings import Bindings, bindings_of
+from mopt_mlir.lowering.functions import (
+    argument_attributes,
+    functions_of,
+    set_argument_attributes,
+)
+
+RESULT = "mopt.result"
+"""The attribute of a parameter that used to be a result: which one."""
+
+
+def results_to_parameters(module: Any) -> None:
+    """Rewrite the functions whose buffer results all have static shapes, and the calls to them.
+
+    A buffer that the function allocates and returns becomes the parameter itself; what it returns
+    otherwise (a parameter, a constant, a buffer returned before) is copied.
+    """
+    bindings = bindings_of(module)
+    with module.context, bindings.ir.Location.unknown():
+        changed = {
+            function.attributes["sym_name"].value: types
+            for function in functions_of(module)
+            if (types := _rewrite_function(bindings, function))
+        }
+        for call in _calls(bindings, module, set(changed)):
+            _rewrite_call(bindings, call)
+
+
+def _rewrite_function(bindings: Bindings, function: Any) -> bool:
+    ir = bindings.ir
+    type_ = function.attributes["function_type"].value
+    buffers = [is_buffer(result) for result in type_.results]
+    if not any(buffers) or not all(_is_static(ir, result) for result in type_.results):
+        return False
+    attributes = argument_attributes(function)
+    index = ir.IndexType.get()
+    blocks = list(function.regions[0].blocks)
+    returns = [
+        op for block in blocks for op in block.operations if op.operation.name == "func.return"
+    ]
+    parameters = []
+    for position, result in enumerate(type_.results):
+        if buffers[position]:
+            parameters.append(blocks[0].add_argument(result, function.location))
+            attributes.append({RESULT: ir.IntegerAttr.get(index, position)})
+    for op in returns:
+        _rewrite_return(bindings, op, buffers, parameters, may_replace=len(returns) == 1)
+    inputs = [argument.type for argument in blocks[0].arguments]
+    scalars = [r for r, buffer in zip(type_.results, buffers, strict=True) if not buffer]
+    function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(inputs, scalars))
+    set_argument_attributes(function, attributes)
+    if "res_attrs" in function.attributes:
+        del function.attributes["res_attrs"]
+    return True
+
+
+def _rewrite_return(
+    bindings: Bindings, op: Any, buffers: list[bool], parameters: list[Any], *, may_replace: bool
+) -> None:
+    values = list(op.operands)
+    entry = parameters[0].owner
+    targets = iter(parameters)
+    returned = [i for i, buffer in enumerate(buffers) if buffer]
+    for index in returned:
+        value, target = op.operands[index], next(targets)
+        if may_replace and _is_own_allocation(bindings.ir, value, entry):
+            allocation = value.owner
+            value.replace_all_uses_with(target)
+            allocation.erase()
+        else:
+            with bindings.ir.InsertionPoint(op):
+                bindings.memref.CopyOp(value, target, loc=op.location)
+    scalars = [op.operands[i] for i in range(len(values)) if i not in returned]
+    with bindings.ir.InsertionPoint(op):
+        bindings.func.ReturnOp(scalars, loc=op.location)
+    op.operation.erase()
+
+
+def _rewrite_call(bindings: Bindings, call: Any) -> None:
+    ir = bindings.ir
+    with ir.InsertionPoint(call):
+        buffers = {
+            index: bindings.memref.AllocOp(result.type, [], [], loc=call.location).result
+            for index, result in enumerate(call.results)
+            if is_buffer(result.type)
+        }
+        scalars = [r.type for i, r in enumerate(call.results) if i not in buffers]
+        operands = [*call.operands, *buffers.values()]
+        new = bindings.func.CallOp(scalars, call.attributes["callee"], operands, loc=call.location)
+    left = iter(new.operation.results)
+    for index, result in enumerate(call.results):
+        result.replace_all_uses_with(buffers[index] if index in buffers else next(left))
+    call.erase()
+
+
+def _calls(bindings: Bindings, module: Any, callees: set[str]) -> list[Any]:
+    found = []
+
+    def visit(op: Any) -> Any:
+        if op.name == "func.call" and op.attributes["callee"].value in callees:
+            found.append(op)
+        return bindings.ir.WalkResult.ADVANCE
+
+    module.walk(visit)
+    return found
+
+
+def _is_own_allocation(ir: Any, value: Any, entry: Any) -> bool:
+    if isinstance(value.owner, ir.Block) or value.owner.operation.name != "memref.alloc":
+        return False
+    return bool(value.owner.operation.block == entry)
+
+
+def is_buffer(type_: Any) -> bool:
+    """Whether a type is a memref, ranked or not."""
+    ir = bindings_of(type_).ir
+    return isinstance(type_, ir.MemRefType | ir.UnrankedMemRefType)
+
+
+def _is_static(ir: Any, type_: Any) -> bool:
+    if isinstance(type_, ir.UnrankedMemRefType):
+        return False
+    return not isinstance(type_, ir.MemRefType) or bool(type_.has_static_shape)

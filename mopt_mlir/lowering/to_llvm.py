@@ -1,0 +1,184 @@
+"""From buffers to the LLVM dialect: upstream's conversions, in the order that composes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mopt_mlir.bindings import bindings_of
+from mopt_mlir.diagnostics import emit
+from mopt_mlir.lowering.pipeline import run_upstream
+from mopt_mlir.pass_base import PassFailure
+
+_TO_LOOPS = (
+    "convert-vector-to-scf{full-unroll=true}",
+    "lower-affine",
+    "canonicalize",
+    "cse",
+)
+
+_TO_BRANCHES = (
+    "canonicalize",  # inlines the memref.alloca_scope that convert-scf-to-openmp leaves
+    "convert-scf-to-cf",
+)
+
+_TO_LLVM = (
+    "expand-strided-metadata",
+    "lower-affine",  # the address arithmetic of expand-strided-metadata
+    "memref-expand",
+    "arith-expand",
+    "convert-vector-to-llvm{vector-contract-lowering=outerproduct"
+    " vector-transpose-lowering=shuffle1d}",
+    "convert-complex-to-standard",
+    "convert-complex-to-llvm",
+    "convert-math-to-llvm",
+    "convert-math-to-libm",  # what LLVM has no intrinsic for
+    "convert-index-to-llvm",
+    "finalize-memref-to-llvm",
+    "convert-arith-to-llvm",
+    "convert-openmp-to-llvm",
+    "convert-func-to-llvm",
+    "convert-cf-to-llvm",
+    "convert-ub-to-llvm",  # canonicalisation introduces ub.poison
+    "reconcile-unrealized-casts",
+    "canonicalize",
+    "cse",
+)
+
+_CAST = "builtin.unrealized_conversion_cast"
+"""Between an operation that was lowered and one that was not."""
+
+_ANNOTATION = "llvm.loop_annotation"
+"""An attribute that a loop keeps until it is a branch."""
+
+_VECTORISED = "#llvm.loop_annotation<vectorize = <disable = false>>"
+_GIVEN = "mopt.given"  # a loop that is not the lowering's own
+
+_LOWERED = ("llvm", "omp")
+
+
+def lower_to_llvm(module: Any, threads: int) -> None:
+    """Lower a module without tensors to the LLVM and OpenMP dialects.
+
+    `threads` is the size of the team of a parallel loop: 0 leaves it to the OpenMP runtime, 1 makes
+    the loop serial. Raises PassFailure, after an error at each culprit, if something is left over.
+    """
+    _copies_to_linalg(module)
+    _linalg_to_loops(module)
+    run_upstream(module, *_TO_LOOPS)
+    if threads != 1:
+        run_upstream(module, f"convert-scf-to-openmp{{num-threads={threads}}}")
+    _hoist_allocas(module)
+    _bits_as_bytes(module)
+    run_upstream(module, *_TO_BRANCHES, *_TO_LLVM)
+    for branch in _find(module, "llvm.br"):
+        if _ANNOTATION in branch.attributes:  # translation to LLVM IR looks for another name
+            branch.attributes["loop_annotation"] = branch.attributes[_ANNOTATION]
+            del branch.attributes[_ANNOTATION]
+    _check_lowered(module)
+
+
+def _copies_to_linalg(module: Any) -> None:
+    """Make loops of the copies between buffers with gaps: upstream calls a runtime library that
+    nobody links. Copies between dense buffers become `memcpy`."""
+    bindings = bindings_of(module)
+    for copy in _find(module, "memref.copy"):
+        source, target = copy.operands
+        if not all(isinstance(v.type, bindings.ir.MemRefType) for v in (source, target)):
+            continue
+        with module.context, bindings.ir.InsertionPoint(copy), copy.location:
+            dense = bindings.ir.AffineMap.get_identity(source.type.rank)
+            if any(v.type.affine_map != dense for v in (source, target)):
+                bindings.linalg.copy(source, outs=[target])
+                copy.erase()
+
+
+def _linalg_to_loops(module: Any) -> None:
+    """Lower what was not tiled to loops, and ask LLVM to vectorise the innermost of these.
+
+    LLVM is not to touch other loops: those of mopt-tile, and those that the source has.
+    """
+    ir = bindings_of(module).ir
+    with module.context:
+        unit, vectorised = ir.UnitAttr.get(), ir.Attribute.parse(_VECTORISED)
+    for loop in _find(module, "scf.for"):
+        loop.attributes[_GIVEN] = unit
+    run_upstream(module, "convert-linalg-to-loops")
+    for loop in _find(module, "scf.for"):
+        body = [op.operation.name for op in loop.regions[0].blocks[0].operations]
+        if _GIVEN in loop.attributes:
+            del loop.attributes[_GIVEN]
+        elif "scf.for" not in body:
+            loop.attributes[_ANNOTATION] = vectorised
+
+
+def _hoist_allocas(module: Any) -> None:
+    """Move stack buffers of static size out of loops, up to the function or the OpenMP region.
+
+    In a loop each iteration would take new stack; in the body of an OpenMP loop they would keep a
+    `memref.alloca_scope` alive, which cannot hold the branches that loops are lowered to.
+    """
+    for alloca in _find(module, "memref.alloca"):
+        if not len(alloca.operands):
+            scope = alloca.parent.operation
+            while scope.name not in ("func.func", "omp.parallel"):
+                scope = scope.parent.operation
+            alloca.move_before(scope.regions[0].blocks[0].operations[0])
+
+
+def _bits_as_bytes(module: Any) -> None:
+    """Load and store elements of less than a byte as bytes: MLIR 22 aborts on them.
+
+    The descriptors of the two buffers are the same, so the cast between them goes away.
+    """
+    bindings = bindings_of(module)
+    ir = bindings.ir
+    for access in _find(module, "memref.load", "memref.store"):
+        operands = list(access.operands)
+        stored = [operands.pop(0)] if access.name == "memref.store" else []
+        buffer, *indices = operands
+        type_ = buffer.type
+        if not isinstance(type_.element_type, ir.IntegerType) or type_.element_type.width >= 8:
+            continue
+        with module.context, ir.InsertionPoint(access), access.location:
+            byte = ir.IntegerType.get_signless(8)
+            bytes_ = ir.MemRefType.get(type_.shape, byte, type_.layout, type_.memory_space)
+            cast = ir.Operation.create(_CAST, results=[bytes_], operands=[buffer]).result
+            if stored:
+                bindings.memref.StoreOp(bindings.arith.extui(byte, stored[0]), cast, indices)
+            else:
+                loaded = bindings.memref.LoadOp(cast, indices).result
+                bits = bindings.arith.trunci(type_.element_type, loaded)
+                access.result.replace_all_uses_with(bits)
+        access.erase()
+
+
+def _find(module: Any, *names: str) -> list[Any]:
+    """The operations called one of `names`, collected before anything is changed."""
+    ir = bindings_of(module).ir
+    found: list[Any] = []
+
+    def visit(op: Any) -> Any:
+        if op.name in names:
+            found.append(op)
+        return ir.WalkResult.ADVANCE
+
+    module.walk(visit)
+    return found
+
+
+def _check_lowered(module: Any) -> None:
+    ir = bindings_of(module).ir
+    left: dict[str, Any] = {}
+
+    def visit(op: Any) -> Any:
+        dialect = op.name.partition(".")[0]
+        if dialect not in _LOWERED and op.name != "builtin.module":
+            left.setdefault(op.name, op.location)
+        return ir.WalkResult.ADVANCE
+
+    module.walk(visit)
+    culprits = {name: at for name, at in left.items() if name != _CAST} or left
+    for name, location in culprits.items():
+        emit("error", location, f"'{name}' cannot be lowered to LLVM")
+    if left:
+        raise PassFailure("operations are left that cannot be lowered to LLVM")

@@ -1,0 +1,97 @@
+"""Machine files: one commented TOML file per CPU.
+
+Its keys are the fields of `Machine`, and one table `[L1]`, `[L2]`, `[L3]` each with the fields of
+`Cache`. `bandwidth_all` may be left out for a private cache: it is `bandwidth` times the cores.
+`microarchitecture`, archspec's name of the CPU, makes a shipped file the host's.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mopt_mlir.diagnostics import UserError
+from mopt_mlir.machine.machine import CACHE_NAMES, Cache, Machine, field_kinds
+
+
+@dataclass(frozen=True)
+class MachineFile:
+    machine: Machine
+    microarchitecture: str | None
+
+
+def read(path: Path) -> MachineFile:
+    """The machine that `path` describes; its name is the file's without `.toml`.
+
+    Raises UserError, located in the file, where it cannot be read or a figure makes no sense.
+    """
+    try:
+        data = _parse_toml(path.read_bytes().decode())
+    except OSError as error:
+        raise UserError(f"cannot read the machine file: {error.strerror}", str(path)) from None
+    except UnicodeDecodeError:
+        raise UserError("the machine file is not UTF-8 text", str(path)) from None
+    except ValueError as error:
+        # tomllib says where in its message: "Expected '=' (at line 3, column 8)"
+        where = re.search(r" \(at line (\d+), column (\d+)\)", str(error))
+        location = f"{path}:{where[1]}:{where[2]}" if where else str(path)
+        text = str(error).replace(where[0], "") if where else str(error)
+        raise UserError(f"not TOML: {text}", location) from None
+    try:
+        return machine_from(data, path.stem)
+    except ValueError as error:
+        raise UserError(str(error), str(path)) from None
+
+
+def _parse_toml(text: str) -> dict[str, Any]:
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+    return tomllib.loads(text)
+
+
+def machine_from(data: Mapping[str, Any], name: str) -> MachineFile:
+    """The machine that `data`, a parsed file, describes. Raises ValueError as `field: why`."""
+    top = {key: value for key, value in data.items() if key not in CACHE_NAMES}
+    microarchitecture = top.pop("microarchitecture", None)
+    if not isinstance(microarchitecture, str | None):
+        raise ValueError("microarchitecture: is not a string")
+    values = _typed(top, field_kinds(Machine), optional=("capacity_factor",), prefix="")
+    caches = tuple(_cache(cache, data.get(cache), values["cores"]) for cache in CACHE_NAMES)
+    machine = Machine(name=name, caches=caches, **values)
+    machine.check()
+    return MachineFile(machine, microarchitecture)
+
+
+def _cache(name: str, table: Any, cores: int) -> Cache:
+    if not isinstance(table, dict):
+        raise ValueError(f"{name}: missing, a table [{name}] is needed")
+    optional = () if table.get("shared") else ("bandwidth_all",)
+    values = _typed(table, field_kinds(Cache), optional=optional, prefix=f"{name}.")
+    values.setdefault("bandwidth_all", values["bandwidth"] * cores)
+    return Cache(name=name, **values)
+
+
+def _typed(
+    table: Mapping[str, Any], kinds: Mapping[str, type], *, optional: tuple[str, ...], prefix: str
+) -> dict[str, Any]:
+    """The values of `table`, each of its kind; integers also serve as floats."""
+    for key in table:
+        if key not in kinds:
+            raise ValueError(f"{prefix}{key}: unknown field; known: {', '.join(kinds)}")
+    values: dict[str, Any] = {}
+    for key, kind in kinds.items():
+        if key not in table:
+            if key not in optional:
+                raise ValueError(f"{prefix}{key}: missing")
+            continue
+        value = float(table[key]) if kind is float and type(table[key]) is int else table[key]
+        if type(value) is not kind:  # not isinstance: true is no number
+            raise ValueError(f"{prefix}{key}: {table[key]!r} is not of type {kind.__name__}")
+        values[key] = value
+    return values

@@ -1,0 +1,1 @@
+"""Footprints, data volumes, loop-order classes, microkernels and costs: pure functions, no MLIR."""

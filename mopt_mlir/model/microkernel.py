@@ -1,0 +1,264 @@
+"""The register tiles that can be generated for a problem, and how many cycles they take.
+
+A microkernel is an outer product of `vectors` vectors and `rows` broadcast elements, repeated over
+the reduction dims with all of its accumulators in registers. Two families: lanes over the output
+channels (weights in packed panels, unless the channels are contiguous; input broadcast; any layout
+and stride), and lanes over a dim that the weights lack and that is contiguous in input and output
+(input vectors, weights broadcast from where they are).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import product
+from math import log2, prod
+from typing import NamedTuple
+
+from mopt_mlir.machine.machine import Machine
+from mopt_mlir.plan import Microkernel
+from mopt_mlir.problem import Problem, Role
+
+LOOP_CYCLES = 0.2
+"""Per reduction step: what the loop costs beyond its FMAs. Makes 14x2 and 8x2 tiles 98% of peak, as
+measured on Zen 5."""
+
+FEW_ROWS = 5
+FEW_ROWS_SLOWDOWN = 1.4
+"""With fewer than five broadcasts per vector, compilers fold the vector loads into the FMAs, which
+then run at 65-77% of peak (measured: 4x2 to 4x4, 3x4; 5x4 and 6x3 are at 98%)."""
+
+CALL_CYCLES = 20.0
+"""Per call: filling the pipeline, addresses, and draining the last FMAs (a few latencies)."""
+
+SHUFFLE_CYCLES = 1.0
+"""Per vector and stage of an in-register transposition, with one 512-bit shuffle per cycle."""
+
+STORE_CYCLES = 1.0
+"""Per vector store: one per cycle on every machine described here."""
+
+
+class NoMicrokernelError(ValueError):
+    """No family of microkernels can compute this problem."""
+
+
+class RegisterWork(NamedTuple):
+    """What register tiles need when each output tile is visited `visits` times.
+
+    Compute takes `cycles + cycles_per_visit * visits`; the registers exchange `input + weights +
+    output + output_per_visit * visits` elements with L1. (More than one visit means that a
+    reduction dim is split at some level: accumulators go back to memory in between. The first visit
+    starts from the fill value and loads nothing, so `cycles` and `output` carry a negative part.)
+    """
+
+    cycles: float = 0.0
+    cycles_per_visit: float = 0.0
+    input: float = 0.0
+    weights: float = 0.0
+    output: float = 0.0
+    output_per_visit: float = 0.0
+
+
+@dataclass(frozen=True)
+class TileKind:
+    """A register tile that is partial in some dims (their remainder) and whole in the others."""
+
+    partial: frozenset[str]
+    work: RegisterWork
+
+
+def menu(problem: Problem, machine: Machine) -> tuple[Microkernel, ...]:
+    """All microkernels for `problem` on `machine`.
+
+    Raises NoMicrokernelError where neither family applies: no output channels to run the lanes
+    over, and no other dim that is contiguous in both input and output.
+    """
+    kernels = (*_channel_lanes(problem, machine), *_contiguous_lanes(problem, machine))
+    if not kernels:
+        raise NoMicrokernelError(
+            "no dim to vectorise: the problem has no output channel, and no image dim is "
+            "contiguous in both input and output"
+        )
+    return kernels
+
+
+def reduction_order(problem: Problem) -> tuple[str, ...]:
+    """Reduction loops, outermost first: the dim with the largest step in the input first, so that
+    the broadcasts (and packed weights) are read in memory order."""
+    steps = {dim: problem.input.step(dim) for dim in problem.reduction_dims}
+    known = {dim: step for dim, step in steps.items() if step is not None}
+    if len(known) == len(steps):
+        return tuple(sorted(steps, key=lambda dim: -known[dim]))
+    return tuple(sorted(steps, key=lambda dim: _axis_index(problem, dim)))
+
+
+def needs_panels(problem: Problem, kernel: Microkernel) -> bool:
+    """Whether the vectors of `kernel` are weights that do not lie contiguously."""
+    return kernel.lanes not in problem.input.dims and not problem.weights.runs_along(kernel.lanes)
+
+
+def step_cycles(machine: Machine, rows: int, vectors: int, loads: float) -> float:
+    """Cycles of one step of the outer product.
+
+    FMAs, loads and the latency of the accumulation chain (every accumulator is updated once per
+    step) overlap; the longest counts.
+    """
+
+    def ideal(rows: int) -> float:
+        fmas, issued = rows * vectors / machine.fma_per_cycle, loads / machine.loads_per_cycle
+        return max(fmas, issued, machine.fma_latency)
+
+    # Never slower than the smallest tile without the slowdown: it could be run instead.
+    few = FEW_ROWS_SLOWDOWN if rows < FEW_ROWS else 1.0
+    return LOOP_CYCLES + min(few * ideal(rows), ideal(max(rows, FEW_ROWS)))
+
+
+def tile_kinds(
+    problem: Problem, machine: Machine, kernel: Microkernel, *, panels: bool
+) -> tuple[TileKind, ...]:
+    """The whole and the partial register tiles of `problem`, with the work of one such tile over
+    all reduction dims; `panels` says whether weights are packed. A remainder of pixels or channels
+    is a smaller kernel of its own; a remainder of lanes still computes whole vectors."""
+    sizes = []
+    for dim in kernel.tile:
+        unit = min(kernel.extent(dim), problem.extent(dim))
+        rest = problem.extent(dim) % kernel.extent(dim)
+        sizes.append([(dim, unit, False)] + ([(dim, rest, True)] if 0 < rest < unit else []))
+    return tuple(
+        TileKind(
+            frozenset(dim for dim, _, partial in tile if partial),
+            _work(problem, machine, kernel, {dim: size for dim, size, _ in tile}, panels),
+        )
+        for tile in product(*sizes)
+    )
+
+
+def count_register_tiles(covered: int, unit: int, extent: int) -> tuple[int, int]:
+    """(whole, partial) register tiles of `unit` in `covered` points of a dim of `extent`; a dim
+    that is smaller than the register tile is one whole tile."""
+    whole, rest = divmod(covered, min(unit, extent))
+    return whole, int(rest > 0)
+
+
+def register_work(kinds: Iterable[TileKind], counts: Mapping[str, tuple[int, int]]) -> RegisterWork:
+    """The work of one core that visits, per output dim, `counts[dim] = (whole, partial)` register
+    tiles."""
+    totals = RegisterWork()
+    for kind in kinds:
+        number = prod(counts[dim][dim in kind.partial] for dim in counts)
+        totals = RegisterWork(*(a + number * b for a, b in zip(totals, kind.work, strict=True)))
+    return totals
+
+
+def _work(
+    problem: Problem,
+    machine: Machine,
+    kernel: Microkernel,
+    tile: Mapping[str, int],
+    panels: bool,
+) -> RegisterWork:
+    steps = prod(problem.extent(dim) for dim in problem.reduction_dims)
+    rows = prod(size for dim, size in tile.items() if dim != kernel.lanes)
+    vectors = -(-tile[kernel.lanes] // kernel.vector)
+    loads = rows + vectors * (1.0 if panels else _crossing_slots(problem, machine, kernel))
+    store, load = _accumulator_cycles(problem, machine, kernel, tile, vectors)
+    broadcasts, vector_loads = rows * steps, vectors * kernel.vector * steps
+    over_input = kernel.lanes in problem.input.dims
+    elements = rows * tile[kernel.lanes]
+    return RegisterWork(
+        cycles=steps * step_cycles(machine, rows, vectors, loads) - load,
+        cycles_per_visit=CALL_CYCLES + store + load,
+        input=vector_loads if over_input else broadcasts,
+        weights=broadcasts if over_input else vector_loads,
+        output=-elements,
+        output_per_visit=2 * elements,
+    )
+
+
+def _crossing_slots(problem: Problem, machine: Machine, kernel: Microkernel) -> float:
+    """Load slots of a vector load at any element: one more where it crosses a cache line."""
+    return 1.0 + (kernel.vector - 1) * problem.output.element.size / machine.cache("L1").line
+
+
+def _accumulator_cycles(
+    problem: Problem, machine: Machine, kernel: Microkernel, tile: Mapping[str, int], vectors: int
+) -> tuple[float, float]:
+    """Cycles to store the accumulators of one register tile, and to load them."""
+    rows = prod(size for dim, size in tile.items() if dim != kernel.lanes)
+    registers = rows * vectors
+    if problem.output.step(kernel.lanes) == 1:
+        return registers * STORE_CYCLES, registers / machine.loads_per_cycle
+    pixels = [dim for dim in kernel.tile if dim != kernel.lanes]
+    if any(problem.output.step(dim) == 1 for dim in pixels):
+        accesses = vectors * kernel.vector * -(-rows // kernel.vector)
+        shuffles = registers * log2(kernel.vector) * SHUFFLE_CYCLES
+    else:
+        accesses, shuffles = registers * kernel.vector, 0.0
+    return shuffles + accesses * STORE_CYCLES, shuffles + accesses / machine.loads_per_cycle
+
+
+def _channel_lanes(problem: Problem, machine: Machine) -> Iterator[Microkernel]:
+    """Lanes over output channels; rows are pixels, or whole rows of pixels of a small image."""
+    order = reduction_order(problem)
+    for channel in problem.by_role(Role.OUT_CHANNEL):
+        for vector, vectors in _vectors(problem, machine, channel):
+            for rows in _pixel_tiles(problem, _max_rows(machine, vectors)):
+                yield Microkernel(channel, vector, {channel: vectors * vector, **rows}, order)
+
+
+def _contiguous_lanes(problem: Problem, machine: Machine) -> Iterator[Microkernel]:
+    """Lanes over a dim that is contiguous in input and output; rows are output channels."""
+    order = reduction_order(problem)
+    channel = next(iter(problem.by_role(Role.OUT_CHANNEL)), None)
+    for lanes in problem.parallel_dims:
+        if lanes in problem.weights.dims or problem.extent(lanes) == 1:
+            continue
+        if not (problem.input.runs_along(lanes) and problem.output.runs_along(lanes)):
+            continue
+        for vector, vectors in _vectors(problem, machine, lanes):
+            most = _max_rows(machine, vectors) if channel else 1
+            for rows in range(1, min(most, problem.extent(channel or "")) + 1):
+                tile = {lanes: vectors * vector}
+                yield Microkernel(
+                    lanes, vector, {**tile, channel: rows} if channel else tile, order
+                )
+
+
+def _vectors(problem: Problem, machine: Machine, dim: str) -> Iterator[tuple[int, int]]:
+    """(elements of a vector, vectors) along `dim`; shorter vectors only where one covers it."""
+    lanes, extent = machine.lanes(problem.output.element), problem.extent(dim)
+    for vectors in range(1, -(-extent // lanes) + 1):
+        if not _max_rows(machine, vectors):
+            break
+        yield lanes, vectors
+    for shorter in (lanes // 2, lanes // 4):
+        if shorter >= max(extent, 2):
+            yield shorter, 1
+
+
+def _max_rows(machine: Machine, vectors: int) -> int:
+    """Rows whose accumulators fit in registers beside `vectors` vectors and one broadcast."""
+    return (machine.vector_registers - vectors - 1) // vectors
+
+
+def _pixel_tiles(problem: Problem, most: int) -> Iterator[dict[str, int]]:
+    """Register tiles over output pixels: a piece of a row, or several whole rows."""
+    images = sorted(problem.by_role(Role.IMAGE), key=lambda dim: _output_index(problem, dim))
+    images = images or list(problem.by_role(Role.BATCH))
+    if not images:
+        yield {}
+        return
+    row, width = images[-1], problem.extent(images[-1])
+    for pixels in range(1, min(most, width) + 1):
+        yield {row: pixels}
+    if len(images) > 1:
+        for rows in range(2, min(most // width, problem.extent(images[-2])) + 1):
+            yield {images[-2]: rows, row: width}
+
+
+def _output_index(problem: Problem, dim: str) -> int:
+    return next(i for i, axis in enumerate(problem.output.axes) if dim in axis.dims)
+
+
+def _axis_index(problem: Problem, dim: str) -> int:
+    return next(i for i, axis in enumerate(problem.input.axes) if dim in axis.dims)

@@ -1,0 +1,185 @@
+"""What a function computes, in float64 numpy, and how far native code may be from it.
+
+An interpreter for functions of linalg operations on buffers or tensors. It shares no code with the
+compiler, so that the two cannot be wrong in the same way.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mopt_mlir.bindings import bindings_of
+from mopt_mlir.diagnostics import UserError
+from mopt_mlir.reference_linalg import Structured, count_flops
+from mopt_mlir.reference_scalar import evaluate_scalar, unsupported
+from mopt_mlir.reference_shapes import SHAPE_OPERATIONS, padded
+
+Array = NDArray[Any]
+
+_UNIT_ROUNDOFF = {"f32": 2.0**-24, "f64": 2.0**-53}
+
+_RESOURCE = re.compile(r'"0x([0-9A-Fa-f]+)"')
+_RESOURCE_HEADER = 4  # bytes of alignment in front of a resource's elements
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """`arguments` are the function's arguments as it leaves them, `results` what it returns.
+
+    `roundings` bounds how many roundings the computation of one element goes through.
+    """
+
+    arguments: list[Array]
+    results: list[Array]
+    roundings: int
+
+
+def evaluate(
+    module: Any, name: str, arguments: Sequence[Any], *, absolute: bool = False
+) -> Outcome:
+    """Run the function `name` of a module on copies of `arguments`, everything real in float64.
+
+    With `absolute` each number is replaced by its magnitude and each difference by a sum: what
+    comes out bounds the sums of magnitudes that rounding errors are proportional to. Raises
+    UserError, located, for an operation that it does not know.
+    """
+    interpreter = _Interpreter(module, absolute)
+    values = [interpreter.number(argument).copy() for argument in arguments]
+    results = interpreter.call(name, values)
+    return Outcome(values, results, interpreter.roundings)
+
+
+def error_bounds(
+    module: Any, name: str, arguments: Sequence[Any], element: str
+) -> tuple[list[Array], list[Array]]:
+    """Per element of the arguments and results, how far from `evaluate` a correct program in
+    `element` (`f32` or `f64`) may end up, in whatever order it sums.
+
+    A sum of n products is computed with an error of at most (n + 1) u sum(|a| |b|) to first order,
+    u being half the distance from 1 to the next number (Higham, Accuracy and Stability of Numerical
+    Algorithms, sec. 3.1). For a convolution n is C*R*S. Twice that is allowed, which covers the
+    higher orders and float64's own rounding.
+    """
+    outcome = evaluate(module, name, arguments, absolute=True)
+    scale = 2 * _UNIT_ROUNDOFF[element] * outcome.roundings
+    return [a * scale for a in outcome.arguments], [r * scale for r in outcome.results]
+
+
+def flops_of(module: Any, name: str) -> int | None:
+    """Floating-point operations of the linalg operations in the function `name`.
+
+    None where a shape is not static, so that it depends on the arguments.
+    """
+    total = 0
+    for nested in _function(module, name).regions[0].blocks[0].operations:
+        operation = nested.operation
+        count: int | None = 0
+        if operation.name == "func.call":
+            count = flops_of(module, operation.attributes["callee"].value)
+        elif operation.name.startswith("linalg."):
+            count = count_flops(operation)
+        if count is None:
+            return None
+        total += count
+    return total
+
+
+class _Interpreter:
+    """Runs the functions of one module, operation by operation."""
+
+    def __init__(self, module: Any, absolute: bool) -> None:
+        self.module = module
+        self.absolute = absolute
+        self.roundings = 0
+        self._globals: dict[str, Array] = {}
+
+    def number(self, value: Any) -> Array:
+        """`value` as an array of float64, or of integers."""
+        array = np.asarray(value)
+        if array.dtype.kind == "f":
+            array = array.astype(np.float64)
+        elif array.dtype.kind not in "iub":
+            raise UserError(f"the reference does not know numbers of type {array.dtype}")
+        # np.abs makes a scalar of an array without axes
+        is_magnitude = self.absolute and array.dtype.kind == "f"
+        return np.asarray(np.abs(array)) if is_magnitude else array
+
+    def call(self, name: str, arguments: Sequence[Array]) -> list[Array]:
+        """What the function returns; arguments that are buffers are updated in place."""
+        block = _function(self.module, name).regions[0].blocks[0]
+        values = dict(zip(block.arguments, arguments, strict=True))
+        for nested in block.operations:
+            operation = nested.operation
+            operands = [values[value] for value in operation.operands]
+            if operation.name == "func.return":
+                return operands
+            results = self._run(operation, operands, values)
+            values.update(zip(operation.results, results, strict=True))
+        raise AssertionError("a function of one block ends in func.return")
+
+    def _run(
+        self, operation: Any, operands: list[Array], values: Mapping[Any, Array]
+    ) -> Sequence[Array]:
+        if operation.name.startswith("linalg."):
+            return self._run_structured(operation, operands, values)
+        if operation.name == "func.call":
+            return self.call(operation.attributes["callee"].value, operands)
+        if operation.name == "memref.get_global":
+            return [self._global(operation.attributes["name"].value)]
+        if operation.name == "arith.constant":
+            return [self._constant(operation, operation.attributes["value"])]
+        if operation.name == "tensor.pad":
+            return [padded(operation, operands, values)]
+        if operation.name in SHAPE_OPERATIONS:
+            return SHAPE_OPERATIONS[operation.name](operation, operands)
+        return [np.asarray(evaluate_scalar(operation, operands, self.absolute))]
+
+    def _run_structured(
+        self, operation: Any, operands: list[Array], values: Mapping[Any, Array]
+    ) -> Sequence[Array]:
+        structured = Structured.of(operation)
+        outputs = operands[structured.inputs :]
+        if len(operation.results):  # tensors: the operands keep their values
+            outputs = [output.copy() for output in outputs]
+        operands = operands[: structured.inputs] + outputs
+        self.roundings += structured.run(operands, values, absolute=self.absolute)
+        return outputs[: len(operation.results)]
+
+    def _global(self, name: str) -> Array:
+        if name not in self._globals:
+            definition = bindings_of(self.module).ir.SymbolTable(self.module)[name].operation
+            if "initial_value" not in definition.attributes:
+                raise unsupported(definition)
+            value = definition.attributes["initial_value"]
+            self._globals[name] = self._constant(definition, value).copy()
+        return self._globals[name]
+
+    def _constant(self, operation: Any, attribute: Any) -> Array:
+        ir = bindings_of(operation).ir
+        if isinstance(attribute, ir.DenseElementsAttr):
+            return self.number(np.array(attribute))
+        if not isinstance(attribute.type, ir.ShapedType):
+            return self.number(attribute.value)
+        match = _RESOURCE.search(operation.get_asm(large_resource_limit=None))
+        dtype = {"f32": np.float32, "f64": np.float64}.get(str(attribute.type.element_type))
+        if match is None or dtype is None:
+            raise unsupported(operation)
+        data = bytes.fromhex(match[1])[_RESOURCE_HEADER:]
+        return self.number(np.frombuffer(data, dtype).reshape(attribute.type.shape))
+
+
+def _function(module: Any, name: str) -> Any:
+    """The function `name`. Raises UserError if there is none or it has branches."""
+    for nested in module.regions[0].blocks[0].operations:
+        operation = nested.operation
+        if operation.name == "func.func" and operation.attributes["sym_name"].value == name:
+            if len(operation.regions[0].blocks) != 1:
+                raise unsupported(operation)
+            return operation
+    raise UserError(f"the reference finds no function '{name}'")

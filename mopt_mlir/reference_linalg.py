@@ -1,0 +1,256 @@
+"""linalg operations on numpy arrays, through their indexing maps and their bodies: the part of the
+reference that knows about loops. Named and generic operations are the same to it."""
+
+from __future__ import annotations
+
+from collections import ChainMap
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from math import prod
+from string import ascii_letters
+from typing import Any
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+from numpy.typing import NDArray
+
+from mopt_mlir.bindings import bindings_of
+from mopt_mlir.diagnostics import UserError, describe
+from mopt_mlir.reference_scalar import (
+    ADDITIONS,
+    CASTS,
+    MULTIPLICATIONS,
+    evaluate_scalar,
+    unsupported,
+)
+
+Array = NDArray[Any]
+
+Axis = tuple[Mapping[int, int], int]
+"""One result of an indexing map: coefficients by loop, and a constant."""
+
+
+@dataclass(frozen=True)
+class Structured:
+    """A linalg operation: its loops, and how each operand is indexed by them."""
+
+    operation: Any
+    accesses: tuple[tuple[Axis, ...], ...]
+    inputs: int
+    loops: int
+
+    @staticmethod
+    def of(operation: Any) -> Structured:
+        """Raises UserError if `operation` has no indexing maps, or other than linear ones."""
+        maps = bindings_of(operation).linalg.get_indexing_maps(operation)
+        if maps is None:
+            raise unsupported(operation)
+        try:
+            accesses = tuple(tuple(map(_axis, attribute.value.results)) for attribute in maps)
+        except ValueError:
+            raise unsupported(operation) from None
+        inputs = operation.attributes["operandSegmentSizes"][0]
+        return Structured(operation, accesses, inputs, maps[0].value.n_dims)
+
+    @property
+    def reductions(self) -> list[int]:
+        """The loops that no output is indexed by."""
+        outputs = self.accesses[self.inputs :]
+        indexed = {loop for access in outputs for terms, _ in access for loop in terms}
+        return [loop for loop in range(self.loops) if loop not in indexed]
+
+    def extents(self, shapes: Sequence[Sequence[int]]) -> list[int]:
+        """Iterations of each loop, from the axes that a loop indexes alone."""
+        extents: dict[int, int] = {}
+        for access, shape in zip(self.accesses, shapes, strict=True):
+            for (terms, constant), size in zip(access, shape, strict=True):
+                if list(terms.values()) == [1] and constant == 0:
+                    extents[next(iter(terms))] = size
+        if len(extents) < self.loops:
+            raise unsupported(self.operation)
+        return [extents[loop] for loop in range(self.loops)]
+
+    def roundings(self, extents: Sequence[int]) -> int:
+        """How many roundings an element of the result goes through at most."""
+        summands = prod(extents[loop] for loop in self.reductions)
+        return summands * self._count(ADDITIONS) + self._count(MULTIPLICATIONS)
+
+    def flops(self, extents: Sequence[int]) -> int:
+        """Floating-point operations of the whole iteration space."""
+        return prod(extents) * self._count(ADDITIONS + MULTIPLICATIONS)
+
+    def _count(self, names: tuple[str, ...]) -> int:
+        return sum(op.operation.name in names for op in self.body.operations)
+
+    @property
+    def body(self) -> Any:
+        return self.operation.regions[0].blocks[0]
+
+    def run(self, operands: Sequence[Array], outer: Mapping[Any, Array], *, absolute: bool) -> int:
+        """Run on the operands' arrays; outputs are updated in place.
+
+        `outer` are the values that the body may use from around the operation. Returns what
+        `roundings` does.
+        """
+        extents = self.extents([operand.shape for operand in operands])
+        if 0 in extents:
+            return 0
+        if self._is_contraction():
+            _contract(self, operands, extents)
+        else:
+            _iterate(self, operands, extents, outer, absolute)
+        return self.roundings(extents)
+
+    def _is_contraction(self) -> bool:
+        """Whether the body is `out + a * b`."""
+        operations = [op.operation for op in self.body.operations if op.operation.name not in CASTS]
+        if [op.name for op in operations] != ["arith.mulf", "arith.addf", "linalg.yield"]:
+            return False
+        multiplied = {_argument(value) for value in operations[0].operands}
+        added = {_argument(value) for value in operations[1].operands}
+        return len(self.accesses) == 3 and multiplied == {0, 1} and added == {2, None}
+
+
+def count_flops(operation: Any) -> int | None:
+    """Floating-point operations of a linalg operation, None if a shape is not static."""
+    if operation.name in ("linalg.yield", "linalg.index"):
+        return 0
+    structured = Structured.of(operation)
+    types = [operand.type for operand in operation.operands]
+    if not all(getattr(type_, "has_static_shape", True) for type_ in types):
+        return None
+    extents = structured.extents([tuple(getattr(type_, "shape", ())) for type_ in types])
+    return structured.flops(extents)
+
+
+def _axis(expression: Any) -> Axis:
+    """Raises ValueError for what is not linear."""
+    kind = type(expression).__name__
+    if kind == "AffineDimExpr":
+        return {expression.position: 1}, 0
+    if kind == "AffineConstantExpr":
+        return {}, expression.value
+    if kind not in ("AffineAddExpr", "AffineMulExpr"):
+        raise ValueError(kind)
+    (left, left_constant), (right, right_constant) = _axis(expression.lhs), _axis(expression.rhs)
+    if kind == "AffineAddExpr":
+        terms = {loop: left.get(loop, 0) + right.get(loop, 0) for loop in {**left, **right}}
+        return terms, left_constant + right_constant
+    if left and right:
+        raise ValueError(kind)
+    factor = right_constant if left else left_constant
+    terms = {loop: coefficient * factor for loop, coefficient in {**left, **right}.items()}
+    return terms, left_constant * right_constant
+
+
+def _argument(value: Any) -> int | None:
+    """Which argument of the body `value` is, seen through casts; None if it is computed."""
+    ir = bindings_of(value).ir
+    if isinstance(value.owner, ir.Block):
+        return int(ir.BlockArgument(value).arg_number)
+    if value.owner.operation.name in CASTS:
+        return _argument(value.owner.operation.operands[0])
+    return None
+
+
+def _view(
+    op: Structured, position: int, array: Array, axes: Mapping[int, int], fixed: Mapping[int, int]
+) -> Array:
+    """What an operand looks like to the loops `axes` (loop -> extent), which become the axes of the
+    view in that order, where the other loops have the values in `fixed`.
+
+    A loop that does not index the operand gets a stride of 0. Nothing is copied.
+    """
+    strides = dict.fromkeys(axes, 0)
+    start: list[Any] = []
+    layout = zip(op.accesses[position], array.strides, array.shape, strict=True)
+    for (terms, constant), stride, size in layout:
+        first = constant + sum(terms[loop] * fixed[loop] for loop in terms if loop in fixed)
+        steps = [(loop, factor) for loop, factor in terms.items() if loop in axes]
+        ends = [factor * (axes[loop] - 1) for loop, factor in steps]
+        if first + sum(min(end, 0) for end in ends) < 0:
+            raise _outside(op.operation)
+        if first + sum(max(end, 0) for end in ends) >= size:
+            raise _outside(op.operation)
+        start.append(slice(first, None))
+        for loop, factor in steps:
+            strides[loop] += factor * stride
+    return as_strided(array[(*start, ...)], tuple(axes.values()), tuple(strides.values()))
+
+
+def _outside(operation: Any) -> UserError:
+    message = f"'{operation.name}' accesses elements outside of an operand"
+    return UserError(message, describe(operation.location))
+
+
+def _points(loops: Sequence[int], extents: Sequence[int]) -> Iterator[dict[int, int]]:
+    for point in product(*(range(extents[loop]) for loop in loops)):
+        yield dict(zip(loops, point, strict=True))
+
+
+def _contract(op: Structured, operands: Sequence[Array], extents: Sequence[int]) -> None:
+    """`out += a * b`, one matrix product for each filter tap: for all values of the reduction loops
+    that share an axis with another loop."""
+    axes = [terms for access in op.accesses for terms, _ in access]
+    shared = {loop for terms in axes if len(terms) > 1 for loop in terms}
+    taps = [loop for loop in op.reductions if loop in shared]
+    for fixed in _points(taps, extents):
+        views, letters = [], []
+        for position, (operand, access) in enumerate(zip(operands, op.accesses, strict=True)):
+            indexing = {loop for terms, _ in access for loop in terms} - fixed.keys()
+            used = {loop: extents[loop] for loop in sorted(indexing)}
+            views.append(_view(op, position, operand, used, fixed))
+            letters.append("".join(ascii_letters[loop] for loop in used))
+        subscripts = f"{letters[0]},{letters[1]}->{letters[2]}"
+        views[2] += np.einsum(subscripts, views[0], views[1], optimize=True)
+
+
+def _iterate(
+    op: Structured,
+    operands: Sequence[Array],
+    extents: Sequence[int],
+    outer: Mapping[Any, Array],
+    absolute: bool,
+) -> None:
+    """Any body: the reduction loops one by one, the others at once."""
+    axes = {loop: extents[loop] for loop in range(op.loops) if loop not in op.reductions}
+    for access in op.accesses[op.inputs :]:
+        if {loop for terms, _ in access for loop in terms} != set(axes):
+            raise unsupported(op.operation)
+    for fixed in _points(op.reductions, extents):
+        views = [_view(op, i, operand, axes, fixed) for i, operand in enumerate(operands)]
+        values = ChainMap(dict(zip(op.body.arguments, views, strict=True)), dict(outer))
+        results = _run_body(op, values, axes, fixed, absolute=absolute)
+        for output, result in zip(views[op.inputs :], results, strict=True):
+            output[...] = result
+
+
+def _run_body(
+    op: Structured,
+    values: MutableMapping[Any, Array],
+    axes: Mapping[int, int],
+    fixed: Mapping[int, int],
+    *,
+    absolute: bool,
+) -> list[Array]:
+    """What the body yields for arrays of elements."""
+    for nested in op.body.operations:
+        operation = nested.operation
+        operands = [values[value] for value in operation.operands]
+        if operation.name == "linalg.yield":
+            return operands
+        if operation.name == "linalg.index":
+            loop = operation.attributes["dim"].value
+            values[operation.result] = _index(loop, axes, fixed)
+        else:
+            values[operation.result] = evaluate_scalar(operation, operands, absolute)
+    raise AssertionError("the body of a linalg operation ends in linalg.yield")
+
+
+def _index(loop: int, axes: Mapping[int, int], fixed: Mapping[int, int]) -> Array:
+    """The number of the iteration, as an array that broadcasts over `axes`."""
+    if loop in fixed:
+        return np.asarray(fixed[loop])
+    shape = [extent if other == loop else 1 for other, extent in axes.items()]
+    return np.arange(axes[loop]).reshape(shape)

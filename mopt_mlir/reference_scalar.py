@@ -1,0 +1,101 @@
+"""arith and math operations on numpy arrays, and what they do to magnitudes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from mopt_mlir.diagnostics import UserError, describe
+
+ADDITIONS = ("arith.addf", "arith.subf")
+MULTIPLICATIONS = ("arith.mulf", "arith.divf")
+CASTS = ("arith.extf", "arith.truncf")
+
+_COMPARISONS: Sequence[Callable[..., Any]] = (
+    np.equal,
+    np.greater,
+    np.greater_equal,
+    np.less,
+    np.less_equal,
+    np.not_equal,
+)
+"""Predicates 1 to 6 of arith.cmpf, and 8 to 13, which differ on NaN only."""
+
+_UNORDERED = 7
+
+_INTEGERS: Mapping[str, Callable[..., Any]] = {
+    "arith.addi": np.add,
+    "arith.subi": np.subtract,
+    "arith.muli": np.multiply,
+    "arith.maxsi": np.maximum,
+    "arith.minsi": np.minimum,
+    "arith.extsi": np.asarray,
+    "arith.index_cast": np.asarray,
+}
+
+_VALUES: Mapping[str, Callable[..., Any]] = {
+    **_INTEGERS,
+    **dict.fromkeys(CASTS, np.asarray),
+    "arith.addf": np.add,
+    "arith.subf": np.subtract,
+    "arith.mulf": np.multiply,
+    "arith.divf": np.divide,
+    "arith.negf": np.negative,
+    "arith.maximumf": np.maximum,
+    "arith.minimumf": np.minimum,
+    "arith.maxnumf": np.fmax,
+    "arith.minnumf": np.fmin,
+    "arith.select": np.where,
+    "arith.sitofp": lambda a: np.asarray(a, np.float64),
+    "math.absf": np.abs,
+    "math.exp": np.exp,
+    "math.log": np.log,
+    "math.sqrt": np.sqrt,
+    "math.rsqrt": lambda a: 1 / np.sqrt(a),
+    "math.tanh": np.tanh,
+    "math.fma": lambda a, b, c: a * b + c,
+}
+
+_MAGNITUDES: Mapping[str, Callable[..., Any]] = {
+    **_INTEGERS,  # exact, and with their signs
+    **dict.fromkeys(CASTS, np.asarray),
+    **dict.fromkeys(("arith.addf", "arith.subf"), np.add),
+    **dict.fromkeys(("arith.negf", "math.absf"), np.asarray),
+    **dict.fromkeys(("arith.maximumf", "arith.maxnumf"), np.maximum),
+    **dict.fromkeys(("arith.minimumf", "arith.minnumf"), np.maximum),
+    "arith.mulf": np.multiply,
+    "arith.cmpf": lambda *_: np.False_,
+    "arith.select": lambda _, a, b: np.maximum(a, b),
+    "arith.sitofp": lambda a: np.abs(np.asarray(a, np.float64)),
+    "math.fma": lambda a, b, c: a * b + c,
+}
+"""What bounds the magnitude of a result, given bounds on those of the operands."""
+
+
+def evaluate_scalar(operation: Any, operands: Sequence[Any], absolute: bool) -> Any:
+    """The result of an arith or math operation, element by element; with `absolute` a bound on its
+    magnitude, given bounds on those of the operands.
+
+    Raises UserError for an operation that is not known.
+    """
+    known = _MAGNITUDES if absolute else _VALUES
+    if operation.name == "arith.constant":
+        value = operation.attributes["value"].value
+        return np.asarray(abs(value) if absolute else value)
+    if operation.name in known:
+        return known[operation.name](*operands)
+    if operation.name == "arith.cmpf":
+        predicate = operation.attributes["predicate"].value
+        if 0 < predicate <= len(_COMPARISONS):
+            return _COMPARISONS[predicate - 1](*operands)
+        if predicate > _UNORDERED:
+            return _COMPARISONS[predicate - _UNORDERED - 1](*operands)
+    raise unsupported(operation)
+
+
+def unsupported(operation: Any) -> UserError:
+    """The error for an operation that the reference does not know."""
+    message = f"the reference does not know '{operation.name}'"
+    return UserError(message, describe(operation.location))

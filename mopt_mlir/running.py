@@ -1,0 +1,252 @@
+"""Run a compiled function on random data: its speed, and its distance from the reference."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cache
+from itertools import chain
+from statistics import median
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+from numpy.typing import NDArray
+
+from mopt_mlir.diagnostics import UserError
+from mopt_mlir.lowering.arrays import DTYPES
+from mopt_mlir.lowering.entries import Entry, Parameter
+
+if TYPE_CHECKING:
+    from mopt_mlir.lowering.function import Function
+
+Array = NDArray[Any]
+
+_ALIGNMENT = 64  # bytes; what a buffer of MLIR's own would have
+_WARM_UP = 3  # runs that are not counted
+_FLUSH_FACTOR = 4  # times the largest cache
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """How far results are from the float64 reference.
+
+    `relative` is the largest error relative to the largest magnitude of the results, `of_bound` the
+    largest share of what rounding can explain (see `reference.error_bounds`).
+    """
+
+    relative: float
+    of_bound: float
+
+    @property
+    def is_good(self) -> bool:
+        return self.of_bound <= 1
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """`seconds` of each run; `flops` per run, None if unknown; `peak` in GFLOP/s."""
+
+    entry: str
+    threads: int
+    cold: bool
+    seconds: tuple[float, ...]
+    flops: int | None
+    peak: float
+    accuracy: Accuracy | None
+
+    @property
+    def time(self) -> float:
+        """The median in seconds."""
+        return median(self.seconds)
+
+    @property
+    def gflops(self) -> float | None:
+        """GFLOP/s of the median run."""
+        return self.flops / self.time * 1e-9 if self.flops else None
+
+    @property
+    def share_of_peak(self) -> float | None:
+        """GFLOP/s relative to the measured FMA peak."""
+        return self.gflops / self.peak if self.gflops else None
+
+
+def run_entry(
+    source: Any,
+    entry: str | None = None,
+    *,
+    seed: int = 0,
+    repeat: int = 10,
+    cold: bool = False,
+    check: bool = False,
+    machine: str = "host",
+    threads: int = 1,
+    cpu: str | None = None,
+    require_tiled: bool = False,
+) -> Measurement:
+    """Compile `source`, run one of its functions `repeat` times on random data, and measure it.
+
+    `entry` may be left out if there is only one. With `cold` the caches are flushed before each
+    run; with `check` the results of one run are compared with the reference. The other parameters
+    are those of `mopt_mlir.compile`. Raises UserError.
+    """
+    from mopt_mlir.compilation import load_module
+    from mopt_mlir.executable import compile
+
+    executable = compile(
+        source, machine=machine, threads=threads, cpu=cpu, require_tiled=require_tiled
+    )
+    function = executable[_only(executable.entries) if entry is None else entry]
+    return measure(
+        function,
+        load_module(source),
+        seed=seed,
+        repeat=repeat,
+        cold=cold,
+        check=check,
+        threads=threads,
+        cpu=cpu,
+    )
+
+
+def measure(
+    function: Function,
+    module: Any,
+    *,
+    seed: int = 0,
+    repeat: int = 10,
+    cold: bool = False,
+    check: bool = False,
+    threads: int = 1,
+    cpu: str | None = None,
+) -> Measurement:
+    """Run a compiled function of `module` on random data; the parameters are as in `run_entry`."""
+    from mopt_mlir.peak import measure_peak
+    from mopt_mlir.reference import flops_of
+
+    if repeat < 1:
+        raise UserError(f"repeat={repeat}: at least one run is needed")
+    signature = function.entry
+    accuracy = _accuracy(function, module, seed) if check else None
+    arguments = random_arguments(signature, seed)
+    element = _precision(signature.parameters)
+    before = measure_peak(element, threads, cpu)
+    seconds = time_runs(function.bind(*arguments), repeat, flush_caches if cold else None)
+    after = measure_peak(element, threads, cpu)  # the clock drifts, and other processes disturb
+    return Measurement(
+        entry=signature.name,
+        threads=threads,
+        cold=cold,
+        seconds=seconds,
+        flops=flops_of(module, signature.name),
+        peak=max(before, after),
+        accuracy=accuracy,
+    )
+
+
+def random_arguments(entry: Entry, seed: int = 0) -> list[Any]:
+    """Arguments for a function: reals from the normal distribution, integers from 0 to 7.
+
+    Raises UserError if a shape is not static.
+    """
+    generator = np.random.default_rng(seed)
+    return [_random(p, generator) for p in entry.parameters if p.access != "result"]
+
+
+def time_runs(
+    run: Callable[[], Any], repeat: int, before_each: Callable[[], Any] | None = None
+) -> tuple[float, ...]:
+    """Seconds of each of `repeat` runs. `before_each` is not timed; without it the first runs,
+    which warm the caches, are not counted."""
+    if before_each is None:
+        for _ in range(_WARM_UP):
+            run()
+    seconds = []
+    for _ in range(repeat):
+        if before_each is not None:
+            before_each()
+        start = perf_counter()
+        run()
+        seconds.append(perf_counter() - start)
+    return tuple(seconds)
+
+
+def flush_caches() -> None:
+    """Read more memory than the caches hold, on every core."""
+    ballast = _ballast()
+    with ThreadPoolExecutor(len(ballast)) as pool:
+        list(pool.map(np.max, ballast))
+
+
+@cache
+def _ballast() -> list[Array]:
+    """A part for each core; each part alone is larger than a core's own caches."""
+    from mopt_mlir.machine import host
+
+    machine = host()
+    size = _FLUSH_FACTOR * max(cache.size for cache in machine.caches)
+    return [np.ones(size // machine.cores, np.uint8) for _ in range(machine.cores)]
+
+
+def _only(entries: Sequence[Entry]) -> str:
+    if len(entries) == 1:
+        return entries[0].name
+    known = ", ".join(entry.name for entry in entries) or "none"
+    raise UserError(f"the module has {len(entries)} functions, name one with --entry: {known}")
+
+
+def _random(parameter: Parameter, generator: np.random.Generator) -> Any:
+    dtype = DTYPES[parameter.element]
+    if parameter.shape is None:
+        return _numbers(generator, dtype, 1)[0]
+    if not parameter.is_static:
+        raise UserError(
+            f"'{parameter.name}' has the dynamic shape {parameter}: call the function from Python"
+        )
+    shape = [size or 0 for size in parameter.shape]
+    strides = [(stride or 0) * dtype.itemsize for stride in parameter.strides]
+    elements = 1 + sum((n - 1) * (s or 0) for n, s in zip(shape, parameter.strides, strict=True))
+    memory = np.empty(max(elements, 1) * dtype.itemsize + _ALIGNMENT, np.uint8)
+    start = -memory.ctypes.data % _ALIGNMENT
+    buffer = memory[start : start + max(elements, 1) * dtype.itemsize].view(dtype)
+    buffer[:] = _numbers(generator, dtype, buffer.size)
+    return as_strided(buffer, shape, strides)
+
+
+def _numbers(generator: np.random.Generator, dtype: np.dtype[Any], count: int) -> Array:
+    if dtype.kind in "iub":
+        return generator.integers(0, 2 if dtype.kind == "b" else 8, count).astype(dtype)
+    return generator.standard_normal(count).astype(dtype)
+
+
+def _precision(parameters: Sequence[Parameter]) -> str:
+    """The element type that the function computes in: the less precise one if there are two."""
+    return "f32" if any(p.element == "f32" for p in parameters) else "f64"
+
+
+def _accuracy(function: Function, module: Any, seed: int) -> Accuracy:
+    """Compare one run with the reference."""
+    from mopt_mlir.reference import error_bounds, evaluate
+
+    entry = function.entry
+    arguments = random_arguments(entry, seed)
+    precision = _precision(entry.parameters)
+    bounds = [*chain(*error_bounds(module, entry.name, arguments, precision))]
+    expected = evaluate(module, entry.name, arguments)
+    returned = function(*arguments)
+    results = returned if isinstance(returned, tuple) else (returned,) * len(expected.results)
+    given = [p for p in entry.parameters if p.access != "result"]
+    compared = [p.access == "write" for p in given] + [True] * len(results)
+    relative = of_bound = 0.0
+    pairs = zip((*arguments, *results), (*expected.arguments, *expected.results), strict=True)
+    for (ours, reference), bound, counts in zip(pairs, bounds, compared, strict=True):
+        error = np.abs(np.asarray(ours, np.float64) - reference)
+        if counts and error.any():
+            relative = max(relative, float(error.max() / np.abs(reference).max()))
+            with np.errstate(divide="ignore"):
+                of_bound = max(of_bound, float(np.max(error[error > 0] / bound[error > 0])))
+        if counts and np.isnan(error).any():
+            return Accuracy(np.nan, np.inf)
+    return Accuracy(relative, of_bound)

@@ -1,0 +1,5 @@
+"""The solver: the best plan of the model, with a proven lower bound on every other."""
+
+from mopt_mlir.solver.pipeline import solve
+
+__all__ = ["solve"]

@@ -1,0 +1,62 @@
+"""What the SCIP model knows of integers: useful tile sizes, hulls and chords of their logs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import pairwise
+from math import ceil, log
+from typing import Any
+
+from mopt_mlir.solver.search import useful_sizes
+
+
+def tile_sizes(extent: int, units: Iterable[int], covered: Iterable[int]) -> list[int]:
+    """Sizes in elements that any tile of a dim can be shrunk to without more tiles: of the whole
+    `extent`, or of one of the parts of it that a core may cover. Tiles are multiples of one of
+    `units`."""
+    sizes = set()
+    for unit in units:
+        for points in {extent, *covered}:
+            for tiles in useful_sizes(ceil(points / unit)).tolist():
+                sizes.add(min(tiles * unit, extent))
+    return sorted(sizes)
+
+
+def lower_hull(sizes: Iterable[int], extent: int) -> list[tuple[float, float]]:
+    """The lower convex hull of the points (log size, log number of tiles) as facets
+    `(slope, offset)`: the number of tiles is at least `exp(offset - slope * log(size))`."""
+    hull: list[tuple[float, float]] = []
+    for size in sorted(sizes):
+        point = log(size), log(ceil(extent / size))
+        while len(hull) > 1 and _on_or_above(hull[-2], hull[-1], point):
+            hull.pop()
+        hull.append(point)
+    facets = []
+    for (x0, y0), (x1, y1) in pairwise(hull):
+        slope = (y0 - y1) / (x1 - x0)
+        facets.append((slope, y0 + slope * x0))
+    return facets
+
+
+def _on_or_above(a: tuple[float, float], b: tuple[float, float], c: tuple[float, float]) -> bool:
+    """Whether `b` lies on or above the line from `a` to `c`."""
+    return (b[1] - a[1]) * (c[0] - a[0]) >= (c[1] - a[1]) * (b[0] - a[0])
+
+
+def log_run(dilation: int, log_points: Any, extent: int) -> Any:
+    """At most `log(min(dilation, points))`, linear in `log(points)`: a chord of a concave function
+    over 1 to `extent` points."""
+    if dilation == 1:
+        return 0.0
+    if extent <= dilation:
+        return log_points
+    return log_points * (log(dilation) / log(extent))
+
+
+def log_runs(dilation: int, log_count: Any, points: int) -> Any:
+    """At most `log(min(dilation * count, points))` in the same way, over 1 to `points` runs."""
+    if dilation == 1:
+        return log_count
+    if points <= dilation:
+        return log(points)
+    return log(dilation) + log_count * (1 - log(dilation) / log(points))

@@ -1,0 +1,112 @@
+"""Local search over the integer tiles of one choice: where good plans come from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import combinations, product
+from math import inf
+
+import numpy as np
+
+from mopt_mlir.solver.evaluate import Costs, Evaluator, Floats, Ints
+
+OVERFLOW_WEIGHT = 4.0
+"""A tiling that overflows a cache is worth less by this factor times the overflow, so that the
+search can start from tiles that are too large and shrink them."""
+
+LOOP_WEIGHT = 5e-5
+"""Relative cost of one more loop that iterates: among equals, the plan with the simplest code."""
+
+STEPS = 3
+"""How far a move of two dims goes in each one's list of useful sizes."""
+
+MAX_MOVES = 60
+
+
+@dataclass(frozen=True)
+class Found:
+    """A tiling that fits: what it costs in seconds, and its merit for comparing plans."""
+
+    tiling: Ints
+    cost: float
+    merit: float
+
+
+def useful_sizes(units: int) -> Ints:
+    """The sizes worth a tile along a dim of `units`: the smallest for each number of tiles."""
+    return np.array(sorted({-(-units // tiles) for tiles in range(1, units + 1)}), dtype=np.int64)
+
+
+def descend(evaluate: Evaluator, start: Ints) -> Found | None:
+    """The best tiling on the way from `start` to a local optimum, changing one or two sizes at a
+    time. None if no tiling on the way fits."""
+    lists = [useful_sizes(int(n)) for n in evaluate.units]
+    found = None
+    current, value = start, inf
+    candidates = start[None]
+    for _ in range(MAX_MOVES):
+        for across_levels in (False, True):
+            if value < inf:
+                moves = _neighbours(lists, current, across_levels=across_levels)
+                candidates = evaluate.nest(moves)
+            costs = evaluate(candidates)
+            merits = merit(costs)
+            found = _better(found, candidates, costs, merits)
+            best = int(np.argmin(merits))
+            if merits[best] < value * (1 - 1e-9):
+                break
+        else:
+            break
+        current, value = candidates[best], float(merits[best])
+    return found
+
+
+def merit(costs: Costs) -> Floats:
+    """What the search minimises: the cost, made worse by overflow and by loops."""
+    excess = np.maximum(0.0, costs.overflow - 1)
+    penalty = np.where(excess > 0, 1 + OVERFLOW_WEIGHT * excess, 1.0)
+    return np.asarray(costs.cost * penalty * (1 + LOOP_WEIGHT * costs.loops))
+
+
+def _better(found: Found | None, tilings: Ints, costs: Costs, merits: Floats) -> Found | None:
+    """`found`, or the best of `tilings` that fits if that is better."""
+    fitting = np.where(costs.overflow <= 1, merits, inf)
+    best = int(np.argmin(fitting))
+    if fitting[best] < (found.merit if found else inf):
+        return Found(tilings[best], float(costs.cost[best]), float(fitting[best]))
+    return found
+
+
+def _neighbours(lists: list[Ints], current: Ints, *, across_levels: bool) -> Ints:
+    """Tilings that differ from `current` in one size, or in two, one up and one down: of one level,
+    or else of two levels."""
+    levels, dims = current.shape
+    still = (0, 0, int(current[0, 0]))
+    moves: list[tuple[tuple[int, int, int], tuple[int, int, int]]] = []
+    steps: list[tuple[int, int, list[int], list[int]]] = []
+    for level, dim in product(range(levels), range(dims)):
+        sizes, size = lists[dim], current[level, dim]
+        if len(sizes) == 1:
+            continue
+        at = int(np.searchsorted(sizes, size))
+        smaller, larger = sizes[:at].tolist(), sizes[at + int(sizes[at] == size) :].tolist()
+        moves += (((level, dim, to), still) for to in smaller + larger)
+        steps.append((level, dim, smaller[-STEPS:], larger[:STEPS]))
+    for (la, a, down_a, up_a), (lb, b, down_b, up_b) in combinations(steps, 2):
+        if (la != lb) == across_levels:
+            trades = (*product(down_a, up_b), *product(up_a, down_b))
+            moves += (((la, a, x), (lb, b, y)) for x, y in trades)
+    return _apply(current, np.array(moves or [(still, still)], dtype=np.int64))
+
+
+def _apply(current: Ints, moves: Ints) -> Ints:
+    """`current` with the sizes of each move set; outer tiles grow and inner ones shrink with it."""
+    tilings = np.repeat(current[None], len(moves), axis=0)
+    row = np.arange(len(moves))
+    for level, dim, size in moves.transpose(1, 2, 0):
+        for index in range(len(current)):
+            old = tilings[row, index, dim]
+            grown, shrunk = np.maximum(old, size), np.minimum(old, size)
+            new = np.where(index < level, grown, np.where(index > level, shrunk, size))
+            tilings[row, index, dim] = new
+    return tilings

@@ -1,0 +1,167 @@
+"""The decisions of the tile problem as SCIP variables: choice, orders, packing, tile sizes.
+
+Sizes and numbers of tiles are logarithms. A dim with few useful sizes is a *table*, one binary per
+size; so is every filter dim, because halos are not posynomials in it. The other dims are
+continuous, with the lower convex hull of their integer points as cuts. Whatever integers a plan
+has, rounding its sizes down to useful ones gives a point of this model that costs no more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from math import ceil, log
+from typing import Any
+
+from mopt_mlir.model.classes import permutation_classes
+from mopt_mlir.model.footprint import Axis, axes
+from mopt_mlir.plan import LEVELS
+from mopt_mlir.problem import Problem
+from mopt_mlir.solver.convex import lower_hull, tile_sizes
+from mopt_mlir.solver.space import Choice
+
+Expression = Any
+"""A linear expression of pyscipopt, a variable or a number."""
+
+
+class Variables:
+    """A SCIP model with the variables for `choices` of `problem`.
+
+    Per (level, dim): `x` is log(tile size), `trips` log(number of tiles up to that level), `pick`
+    the (size, binary) pairs of a table. `choice`, `order[level]` and `place` are binaries for the
+    choice, the permutation class of a level and where the weights are packed.
+    """
+
+    def __init__(self, problem: Problem, choices: Sequence[Choice], table: int) -> None:
+        from pyscipopt import Model, quicksum
+
+        self.problem, self.choices = problem, choices
+        self.model: Any = Model()
+        self.sum = quicksum
+        self.dims = [dim for dim in problem.names if problem.extent(dim) > 1]
+        self.classes = permutation_classes(problem)
+        self.axes = tuple(
+            tuple(axis for axis in axes(problem, tensor) if problem.extent(axis.image) > 1)
+            for tensor in problem.tensors
+        )
+        self.x: dict[tuple[str, str], Expression] = {}
+        self.trips: dict[tuple[str, str], Expression] = {}
+        self.pick: dict[tuple[str, str], list[tuple[int, Any]]] = {}
+        self._decide()
+        for dim in self.dims:
+            self._tile(dim, table)
+
+    # ---- building blocks ---------------------------------------------------------------------
+
+    def add(self, constraint: Any) -> None:
+        self.model.addCons(constraint)
+
+    def variable(self, name: str, low: float | None = 0.0, high: float | None = None) -> Any:
+        return self.model.addVar(name, lb=low, ub=high)
+
+    def binary(self, name: str) -> Any:
+        return self.model.addVar(name, vtype="B")
+
+    def exp(self, name: str, exponent: Expression) -> Any:
+        """A variable that is at least `exp(exponent)`."""
+        from pyscipopt import exp
+
+        bound = self.variable(name)
+        self.add(bound >= exp(exponent))
+        return bound
+
+    def of_choice(self, values: Iterable[float]) -> Expression:
+        """A number that depends on the choice only."""
+        numbers = list(values)
+        if max(numbers) - min(numbers) < 1e-12 * max(1.0, abs(numbers[0])):
+            return numbers[0]
+        return self.sum(n * z for n, z in zip(numbers, self.choice, strict=True))
+
+    def of_class(self, level: str, holds: Iterable[bool]) -> list[Any]:
+        """The binaries of the classes of a level for which something holds."""
+        return [q for q, yes in zip(self.order[level], holds, strict=True) if yes]
+
+    def trips_unless(self, level: str, dim: str, inner: Sequence[Any], name: str) -> Expression:
+        """`trips` of this level, or of the next outer one if one of the binaries `inner` is set."""
+        trips = self.trips[level, dim]
+        if not inner:
+            return trips
+        index, most = LEVELS.index(level), log(self.problem.extent(dim))
+        effective = self.variable(f"{name}:{level}:{dim}", 0.0, most)
+        self.add(effective >= trips - most * self.sum(inner))
+        if index:
+            self.add(effective >= self.trips[LEVELS[index - 1], dim])
+        return effective
+
+    def log_covered(self, level: str, dim: str) -> Expression:
+        """log(points along `dim` that enter the caches of a level): all, or one core's."""
+        if level == "L3":
+            return log(self.problem.extent(dim))
+        return self.of_choice(log(choice.covered[dim]) for choice in self.choices)
+
+    # ---- decisions ---------------------------------------------------------------------------
+
+    def _decide(self) -> None:
+        self.choice = [self.binary(f"choice{index}") for index in range(len(self.choices))]
+        self.add(self.sum(self.choice) == 1)
+        self.order = {
+            level: [self.binary(f"{level}:{cls.name}") for cls in self.classes] for level in LEVELS
+        }
+        for binaries in self.order.values():
+            self.add(self.sum(binaries) == 1)
+        self.place: dict[str, Any] = {}
+        if any(choice.packs for choice in self.choices):
+            self.place = {name: self.binary(f"pack:{name}") for name in ("whole", *LEVELS)}
+            packs = self.of_choice(float(choice.packs) for choice in self.choices)
+            self.add(self.sum(self.place.values()) == packs)
+
+    def _tile(self, dim: str, table: int) -> None:
+        extent = self.problem.extent(dim)
+        units = {choice.unit(dim) for choice in self.choices}
+        covered = {choice.covered[dim] for choice in self.choices}
+        sizes = tile_sizes(extent, units, covered)
+        one_grid = len(units) == len(covered) == 1 and len(sizes) <= table
+        slides = any(axis.filter == dim for row in self.axes for axis in row)
+        for level in LEVELS:
+            parts = {extent} if level == "L3" else covered
+            if one_grid or slides:
+                self._table(level, dim, sizes, *parts)
+            else:
+                self._continuous(level, dim, sizes, parts)
+        share = [min(extent, -(-c.units[dim] // c.ways(dim)) * c.unit(dim)) for c in self.choices]
+        if min(share) < extent:
+            self.add(self.x["L2", dim] <= self.of_choice(map(log, share)))
+
+    def _table(self, level: str, dim: str, sizes: Sequence[int], points: int) -> None:
+        row = [(size, self.binary(f"{level}:{dim}={size}")) for size in sizes]
+        self.add(self.sum(y for _, y in row) == 1)
+        self.pick[level, dim] = row
+        self.x[level, dim] = self.sum(y * log(size) for size, y in row)
+        self.trips[level, dim] = self.sum(y * log(ceil(points / size)) for size, y in row)
+        index = LEVELS.index(level)
+        if index:  # the inner tile is at most as large as the outer one
+            outer = self.pick[LEVELS[index - 1], dim]
+            for end in range(1, len(row)):
+                small_inner, small_outer = (self.sum(y for _, y in r[:end]) for r in (row, outer))
+                self.add(small_inner >= small_outer)
+
+    def _continuous(self, level: str, dim: str, sizes: Sequence[int], parts: set[int]) -> None:
+        extent = self.problem.extent(dim)
+        least = [log(min(choice.unit(dim), extent)) for choice in self.choices]
+        x = self.x[level, dim] = self.variable(f"x:{level}:{dim}", min(least), log(extent))
+        trips = self.trips[level, dim] = self.variable(f"trips:{level}:{dim}", 0.0, log(extent))
+        self.add(x + trips >= self.log_covered(level, dim))
+        if len(parts) == 1:
+            for slope, offset in lower_hull(sizes, *parts):
+                self.add(trips >= offset - slope * x)
+        index = LEVELS.index(level)
+        if index:
+            outer = LEVELS[index - 1], dim
+            self.add(x <= self.x[outer])
+            self.add(trips >= self.trips[outer])
+        if level == LEVELS[-1] and max(least) > min(least):
+            self.add(x >= self.of_choice(least))
+
+    def filter_row(self, level: str, axis: Axis) -> list[tuple[int, Any]]:
+        """The table of the filter dim of an axis."""
+        assert axis.filter is not None
+        return self.pick[level, axis.filter]

@@ -1,0 +1,56 @@
+"""What the tools' command lines share: how they end, and how they refuse."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from typing import NoReturn
+
+from mopt_mlir.diagnostics import Failure, UserError
+
+_INTERRUPTED = 130  # 128 + SIGINT, as a shell reports it
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser that raises UserError instead of exiting."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UserError(f"{message}; see {self.prog} --help")
+
+
+def run_tool(
+    parser: Parser, tool: Callable[[argparse.Namespace], int], argv: Sequence[str] | None
+) -> int:
+    """Run `tool` on the parsed `argv`, by default the process's own: its exit code, or 1 after a
+    message on stderr."""
+    try:
+        return tool(parser.parse_args(argv))
+    except UserError as error:
+        print(f"{error.location or parser.prog}: error: {error.message}", file=sys.stderr)
+    except Failure:
+        pass  # after its diagnostics
+    except SystemExit as done:  # --help and --version, after they were printed
+        return int(done.code or 0)
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+    return 1
+
+
+def add_compilation_options(parser: Parser) -> None:
+    """The options that every tool has that compiles."""
+    parser.add_argument("input", help="MLIR text or bytecode; - for standard input")
+    parser.add_argument(
+        "--machine", default="host", help="what to tile for: a known machine, a .toml file, or host"
+    )
+    parser.add_argument(
+        "--threads", type=int, default=1, metavar="N", help="cores to use (default 1)"
+    )
+    parser.add_argument(
+        "--cpu", help="LLVM's name of the CPU to generate code for, such as znver5 or haswell"
+    )
+    parser.add_argument(
+        "--require-tiled",
+        action="store_true",
+        help="refuse operations that would become plain loops, instead of warning",
+    )

@@ -1,0 +1,206 @@
+"""`mopt-demo`: what the compiler does with each function of a file, as a table."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from mopt_mlir.tools.command_line import Parser, add_compilation_options, run_tool
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from mopt_mlir.machine import Machine
+    from mopt_mlir.plan import Plan
+    from mopt_mlir.running import Measurement
+
+DESCRIPTION = """\
+Plan, compile and run each function of a file on random data, and print what came out: the plan, how
+long that took, GFLOP/s, the share of this host's measured FMA peak, and the error. Exit code 1 if a
+result is further from the float64 reference than rounding can explain."""
+
+NOTES = """\
+classes: innermost loop over the L3, L2 and L1 tiles; in "wk" it is w, with k next to it
+bottleneck: what the model expects to take longest, computing or moving data from a memory level
+gap: by how much any other plan could at most be better in the model, proven by the solver
+of peak: relative to cores that do nothing but FMAs, as measured on this host beside each operator
+error: the largest one, relative to the largest value, against a float64 reference"""
+
+WIDTH = 110  # columns where the output is no terminal whose width could be asked for
+
+
+@dataclass(frozen=True)
+class Result:
+    """What became of one function: `plans` of its convolutions, times in seconds."""
+
+    plans: tuple[Plan, ...]
+    solve_seconds: float
+    compile_seconds: float
+    measured: Measurement
+
+    @property
+    def is_right(self) -> bool:
+        return self.measured.accuracy is not None and self.measured.accuracy.is_good
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run mopt-demo on `argv`, by default the process's own: 0, or 1 after a message."""
+    return run_tool(_parser(), _run, argv)
+
+
+def _parser() -> Parser:
+    parser = Parser(
+        prog="mopt-demo",
+        description=DESCRIPTION,
+        epilog=NOTES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_compilation_options(parser)
+    parser.add_argument("--repeat", type=int, default=20, metavar="N", help="runs (default 20)")
+    return parser
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from rich.console import Console
+    from rich.progress import track
+
+    from mopt_mlir.compilation import load_module
+    from mopt_mlir.diagnostics import UserError
+    from mopt_mlir.machine import resolve
+    from mopt_mlir.source import read
+
+    source = read(arguments.input)
+    machine = resolve(arguments.machine)
+    names = [_name(function) for function in _public_functions(load_module(source))]
+    if not names:
+        raise UserError("there is no function to run", arguments.input)
+    progress = Console(stderr=True)
+    steps = track(names, "Compiling, running and checking", console=progress, transient=True)
+    results = [_result(source, name, arguments) for name in steps]
+    console = Console() if sys.stdout.isatty() else Console(width=WIDTH)
+    console.print(_table(results, machine, arguments.threads))
+    console.print(NOTES, highlight=False)
+    wrong = [result.measured.entry for result in results if not result.is_right]
+    if wrong:
+        raise UserError(
+            f"wrong results, further from the reference than rounding can explain: "
+            f"{', '.join(wrong)}; please report it",
+            arguments.input,
+        )
+    return 0
+
+
+def _result(source: Any, name: str, arguments: argparse.Namespace) -> Result:
+    from mopt_mlir.compilation import load_module
+    from mopt_mlir.executable import compile
+    from mopt_mlir.running import measure
+
+    module = load_module(source)
+    _keep_only(name, module)
+    start = perf_counter()
+    plans = _analyze(module, arguments.machine, arguments.threads)
+    solved = perf_counter()
+    executable = compile(
+        module,
+        machine=arguments.machine,
+        threads=arguments.threads,
+        cpu=arguments.cpu,
+        require_tiled=arguments.require_tiled,
+    )
+    compiled = perf_counter()
+    measured = measure(
+        executable[name],
+        module,
+        repeat=arguments.repeat,
+        check=True,
+        threads=arguments.threads,
+        cpu=arguments.cpu,
+    )
+    return Result(plans, solved - start, compiled - solved, measured)
+
+
+def _public_functions(module: Any) -> list[Any]:
+    from mopt_mlir.lowering.functions import functions_of
+
+    return [f for f in functions_of(module) if "sym_visibility" not in f.attributes]
+
+
+def _name(function: Any) -> str:
+    name: str = function.attributes["sym_name"].value
+    return name
+
+
+def _keep_only(name: str, module: Any) -> None:
+    """Erase the other public functions, so that times are those of one."""
+    for function in _public_functions(module):
+        if _name(function) != name:
+            function.erase()
+
+
+def _analyze(module: Any, machine: str, threads: int) -> tuple[Plan, ...]:
+    """Attach a plan to each convolution of `module` and return them."""
+    from mopt_mlir import plan_attribute
+    from mopt_mlir.bindings import bindings_of
+    from mopt_mlir.compilation import run_passes
+
+    run_passes(module, f"mopt-analyze{{machine={{{machine}}} threads={threads}}}")
+    bindings = bindings_of(module)
+    plans: list[Plan] = []
+
+    def visit(operation: Any) -> Any:
+        plan = plan_attribute.attached(operation, bindings)
+        if plan is not None:
+            plans.append(plan)
+        return bindings.ir.WalkResult.ADVANCE
+
+    module.walk(visit)
+    return tuple(plans)
+
+
+def _table(results: Iterable[Result], machine: Machine, threads: int) -> Table:
+    from rich import box
+    from rich.table import Table
+
+    cores = f"{threads} core{'s' * (threads > 1)}"
+    table = Table(
+        title=f"Planned for {machine.name} ({machine.cpu}), run on {cores}",
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+    )
+    table.add_column("operator", no_wrap=True)
+    table.add_column("classes")
+    table.add_column("bottleneck")
+    for title in ("solve", "gap", "compile", "GFLOP/s", "of peak", "error"):
+        table.add_column(title, justify="right")
+    for result in results:
+        table.add_row(*_cells(result))
+    return table
+
+
+def _cells(result: Result) -> tuple[str, ...]:
+    measured = result.measured
+    predictions = [plan.prediction for plan in result.plans if plan.prediction is not None]
+    accuracy = measured.accuracy
+    error = "" if accuracy is None else f"{accuracy.relative:.1e}"
+    return (
+        measured.entry,
+        "\n".join(_classes(plan) for plan in result.plans) or "not tiled",
+        "\n".join(prediction.bottleneck for prediction in predictions),
+        f"{result.solve_seconds:.2f} s" if result.plans else "",
+        "\n".join(f"{prediction.gap:.2%}" for prediction in predictions),
+        f"{result.compile_seconds:.2f} s",
+        "" if measured.gflops is None else f"{measured.gflops:.1f}",
+        "" if measured.share_of_peak is None else f"{measured.share_of_peak:.0%}",
+        error if result.is_right else f"[bold red]{error} WRONG[/]",
+    )
+
+
+def _classes(plan: Plan) -> str:
+    """The permutation class of each level, outermost first: `s wk h`."""
+    if plan.prediction is None:
+        return "by hand"
+    return " ".join(plan.prediction.classes[level.name] for level in plan.levels)

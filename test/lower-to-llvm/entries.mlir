@@ -1,0 +1,44 @@
+// RUN: mopt-opt --mopt-lower-to-llvm %s | FileCheck %s
+
+// Static shapes: plain pointers. What is only read is known to be.
+// CHECK-LABEL: llvm.func @pointers(
+// CHECK-SAME:    %{{.+}}: !llvm.ptr, %{{.+}}: !llvm.ptr, %{{.+}}: f32) attributes
+// CHECK-SAME:    {access = "read", name = "arg0", {{.*}}type = memref<4xf32, strided<[2], offset: 3>>}
+// CHECK-SAME:    {access = "write", name = "target", {{.*}}type = memref<4xf32>}
+func.func @pointers(%source: memref<4xf32, strided<[2], offset: 3>>,
+                    %target: memref<4xf32> {mopt.name = "target"}, %scale: f32) {
+  affine.for %i = 0 to 4 {
+    %x = affine.load %source[%i] : memref<4xf32, strided<[2], offset: 3>>
+    %y = arith.mulf %x, %scale : f32
+    affine.store %y, %target[%i] : memref<4xf32>
+  }
+  return
+}
+
+// A buffer that is handed on is written to if the callee does so.
+// CHECK-LABEL: llvm.func @caller(
+// CHECK-SAME:    {access = "read", name = "arg0"
+// CHECK-SAME:    {access = "write", name = "arg1"
+func.func @caller(%a: memref<4xf32, strided<[2], offset: 3>>, %b: memref<4xf32>, %c: f32) {
+  call @pointers(%a, %b, %c) : (memref<4xf32, strided<[2], offset: 3>>, memref<4xf32>, f32) -> ()
+  return
+}
+
+// CHECK-LABEL: llvm.func @private(
+// CHECK-NOT:     mopt.entry
+// CHECK:         llvm.return
+func.func private @private(%a: memref<4xf32>) {
+  return
+}
+
+// A dynamic shape: descriptors, through upstream's C interface.
+// CHECK-LABEL: llvm.func @descriptors(
+// CHECK-SAME:    mopt.entry = {{.*}}{access = "read", {{.*}}type = memref<?xf32>}
+// CHECK-LABEL: llvm.func @_mlir_ciface_descriptors(
+// CHECK-SAME:    %{{.+}}: !llvm.ptr, %{{.+}}: !llvm.ptr)
+// CHECK-NOT:     mopt.entry
+func.func @descriptors(%a: memref<?xf32>, %b: memref<1xf32>) {
+  %x = affine.load %a[0] : memref<?xf32>
+  affine.store %x, %b[0] : memref<1xf32>
+  return
+}

@@ -1,0 +1,96 @@
+"""`mopt-demo`: a line per function, and a result that is wrong does not go unnoticed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mopt_mlir import reference
+from mopt_mlir.tools.mopt_demo import main
+
+# in generic-avx2 the plan uses vectors that every supported host has
+OPTIONS = ["--machine=generic-avx2,cores=1", "--repeat=1"]
+
+CONV = """
+func.func @small(%input: memref<1x4x10x10xf32>, %weights: memref<8x4x3x3xf32>,
+    %output: memref<1x8x8x8xf32>) {
+  linalg.conv_2d_nchw_fchw ins(%input, %weights : memref<1x4x10x10xf32>, memref<8x4x3x3xf32>)
+      outs(%output : memref<1x8x8x8xf32>)
+  return
+}
+func.func @doubled(%x: memref<16xf32>, %y: memref<16xf32>) {
+  linalg.add ins(%x, %x : memref<16xf32>, memref<16xf32>) outs(%y : memref<16xf32>)
+  return
+}
+"""
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> str:
+    path = tmp_path / "small.mlir"
+    path.write_text(CONV)
+    return str(path)
+
+
+def test_table_has_a_line_per_function(source: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([source, *OPTIONS]) == 0
+    printed = capsys.readouterr().out
+    title, *lines = printed.splitlines()
+    assert "generic-avx2,cores=1 (x86-64-v3), run on 1 core" in title
+    for column in ("classes", "bottleneck", "solve", "gap", "compile", "of peak", "error"):
+        assert column in printed
+    (small,) = [line.split() for line in lines if line.startswith(" small ")]
+    (doubled,) = [line for line in lines if line.startswith(" doubled ")]
+    gflops, share, error = small[-3:]
+    assert float(gflops) > 0
+    assert share.endswith("%")
+    assert 0 < float(error) < 1e-5
+    assert "not tiled" in doubled
+
+
+def test_wrong_result_is_marked_and_the_exit_code_says_so(
+    source: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = reference.evaluate
+
+    def off_by_a_little(*arguments: Any, **options: Any) -> reference.Outcome:
+        outcome = right(*arguments, **options)
+        shift = 0.0 if options.get("absolute") else 1e-3
+        return replace(outcome, arguments=[a + shift for a in outcome.arguments])
+
+    monkeypatch.setattr(reference, "evaluate", off_by_a_little)
+    assert main([source, *OPTIONS]) == 1
+    captured = capsys.readouterr()
+    assert captured.out.count("WRONG") == 2
+    assert f"{source}: error: wrong results" in captured.err
+    assert "small, doubled" in captured.err
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "message"),
+    [
+        ("module {}", [], "{path}: error: there is no function to run"),
+        (CONV, ["--machine=zen5"], "unknown machine 'zen5'; did you mean 'znver5'?"),
+        (CONV, ["--repeat=0"], "repeat=0: at least one run is needed"),
+        (CONV, ["--threads=0"], "threads"),
+        (CONV, ["--fast"], "unrecognized arguments: --fast; see mopt-demo --help"),
+        ("func.func @f(", [], "{path}:1:13: error: "),
+    ],
+)
+def test_bad_input_is_refused(
+    text: str,
+    options: list[str],
+    message: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    path = tmp_path / "input.mlir"
+    path.write_text(text)
+    assert main([str(path), *options]) == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert message.format(path=path) in captured.err
+    assert "Traceback" not in captured.err

@@ -1,0 +1,340 @@
+"""mopt_mlir.compile: sources, arguments, refusals. The code itself is tested elsewhere."""
+
+import gc
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import mopt_mlir
+from mopt_mlir import UserError
+from mopt_mlir.bindings import bindings
+
+F32 = np.float32
+
+ADD = """
+func.func @add(%left: memref<2x3xf32>, %right: memref<2x3xf32>, %sum: memref<2x3xf32>) {
+  affine.for %i = 0 to 2 {
+    affine.for %j = 0 to 3 {
+      %0 = affine.load %left[%i, %j] : memref<2x3xf32>
+      %1 = affine.load %right[%i, %j] : memref<2x3xf32>
+      %2 = arith.addf %0, %1 : f32
+      affine.store %2, %sum[%i, %j] : memref<2x3xf32>
+    }
+  }
+  return
+}
+"""
+DOUBLE = """
+func.func @double(%values: tensor<4xf32>) -> tensor<4xf32> {
+  %0 = arith.addf %values, %values : tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+"""
+STRIDED = """
+func.func @first(%rows: memref<3x2xf32, strided<[?, 1], offset: 4>>, %out: memref<3xf32>) {
+  affine.for %i = 0 to 3 {
+    %0 = affine.load %rows[%i, 0] : memref<3x2xf32, strided<[?, 1], offset: 4>>
+    affine.store %0, %out[%i] : memref<3xf32>
+  }
+  return
+}
+"""
+CONV = """
+func.func @conv(%i: memref<1x4x10x10xi32>, %w: memref<8x4x3x3xi32>, %o: memref<1x8x8x8xi32>) {
+  linalg.conv_2d_nchw_fchw
+      {dilations = dense<1> : tensor<2xi64>, strides = dense<1> : tensor<2xi64>}
+      ins(%i, %w : memref<1x4x10x10xi32>, memref<8x4x3x3xi32>) outs(%o : memref<1x8x8x8xi32>)
+  return
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def add():
+    return mopt_mlir.compile(ADD, passes="")["add"]
+
+
+@pytest.fixture(scope="module")
+def double():
+    return mopt_mlir.compile(DOUBLE, passes="")["double"]
+
+
+@pytest.fixture
+def arrays():
+    left = np.arange(6, dtype=F32).reshape(2, 3)
+    return left, np.ones((2, 3), F32), np.zeros((2, 3), F32)
+
+
+class Exporter:
+    """Exports an array through DLPack, and in no other way."""
+
+    def __init__(self, array, device=(1, 0)):
+        self.array, self.device = array, device
+
+    def __dlpack__(self, **options):
+        return self.array.__dlpack__(**options)
+
+    def __dlpack_device__(self):
+        return self.device
+
+
+class OldExporter(Exporter):
+    """Knows DLPack from before it could say that memory is read-only."""
+
+    def __dlpack__(self, stream=None):
+        return self.array.__dlpack__()
+
+
+def test_buffers_are_written_in_place(add, arrays):
+    left, right, total = arrays
+    assert add(left, right, total) is None
+    np.testing.assert_array_equal(total, left + right)
+
+
+def test_tensors_are_returned(double):
+    values = np.arange(4, dtype=F32)
+    first, second = double(values), double(values + 1)
+    np.testing.assert_array_equal(first, 2 * values)
+    np.testing.assert_array_equal(second, 2 * values + 2)
+
+
+def test_a_result_can_go_into_a_given_array(double):
+    out = np.zeros(4, F32)
+    assert double(np.ones(4, F32), out=out) is out
+    assert out.tolist() == [2, 2, 2, 2]
+    with pytest.raises(TypeError, match="it has 1 tensor results, but out has 2 arrays"):
+        double(np.ones(4, F32), out=[out, out])
+
+
+@pytest.mark.parametrize("exporter", [Exporter, OldExporter])
+def test_dlpack(add, arrays, exporter):
+    add(*map(exporter, arrays))
+    np.testing.assert_array_equal(arrays[2], arrays[0] + arrays[1])
+
+
+def test_dlpack_that_does_not_fit(add, arrays):
+    left, right, total = arrays
+    with pytest.raises(TypeError, match="'right': the data is not in the memory of the CPU"):
+        add(left, Exporter(right, device=(2, 0)), total)
+    total.flags.writeable = False
+    with pytest.raises(ValueError, match="'sum': the function writes to it, but it is read-only"):
+        add(left, right, Exporter(total))
+
+
+def test_arguments_that_do_not_fit(add, arrays):
+    left, right, total = arrays
+    unaligned = np.zeros(25, np.uint8)[1:].view(F32).reshape(2, 3)
+    read_only = total.copy()
+    read_only.flags.writeable = False
+    for arguments, error, message in [
+        ((left, right), TypeError, r"add: expected 3 arguments \(left, right, sum\), got 2"),
+        ((left, [1], total), TypeError, "add: argument 'right': expected a numpy array .* list"),
+        ((left, right.astype(float), total), TypeError, "'right': expected elements of float32"),
+        ((left, right[:1], total), ValueError, r"'right': expected shape \(2, 3\), got \(1, 3\)"),
+        ((left, right.ravel(), total), ValueError, r"expected shape \(2, 3\), got \(6,\)"),
+        ((np.asfortranarray(left), right, total), ValueError, "'left': expected a dense row-major"),
+        ((left, right, read_only), ValueError, "'sum': the function writes to it"),
+        ((unaligned, right, total), ValueError, "'left': its address .* multiple of 4 bytes"),
+        ((left, total, total), ValueError, "'sum' is written to and overlaps 'right'"),
+    ]:
+        with pytest.raises(error, match=message):
+            add(*arguments)
+    assert not total.any()
+
+
+def test_what_is_only_read_may_be_read_only_and_shared(add, arrays):
+    left, _, total = arrays
+    left.flags.writeable = False
+    add(left, left, total)
+    np.testing.assert_array_equal(total, 2 * left)
+
+
+def test_interleaved_arrays_do_not_overlap(add, arrays):
+    function = mopt_mlir.compile(
+        STRIDED.replace("memref<3xf32>", "memref<3xf32, strided<[4]>>"), passes=""
+    )["first"]
+    memory = np.arange(12, dtype=F32).reshape(3, 4)
+    function(memory[:, :2], memory[:, 3])
+    assert memory[:, 3].tolist() == [0, 4, 8]
+    with pytest.raises(ValueError, match="'out' is written to and overlaps 'rows'"):
+        function(memory[:, :2], memory[:, 1])
+
+
+def test_strides_must_be_those_of_the_type():
+    function = mopt_mlir.compile(STRIDED, passes="")["first"]
+    memory, out = np.arange(40, dtype=F32).reshape(4, 10), np.zeros(3, F32)
+    function(memory[1:, 3:5], out)
+    assert out.tolist() == [13, 23, 33]
+    with pytest.raises(ValueError, match=r"expected strides of \(\?, 4\) bytes, got \(40, 8\)"):
+        function(memory[1:, 3:7:2], out)
+
+
+def test_strides_of_axes_with_one_element_are_free():
+    function = mopt_mlir.compile(ADD.replace("2x3", "1x3").replace("0 to 2", "0 to 1"), passes="")
+    left, total = np.arange(6, dtype=F32).reshape(2, 3)[1:], np.zeros((1, 3), F32)
+    function["add"](left[::-1], left, total)
+    assert total.tolist() == [[6, 8, 10]]
+
+
+def test_dynamic_shapes_are_dense_unless_they_say_otherwise():
+    function = mopt_mlir.compile(
+        """func.func @f(%a: memref<?x?xf32>, %b: memref<?x?xf32>) {
+          memref.copy %a, %b : memref<?x?xf32> to memref<?x?xf32>
+          return
+        }""",
+        passes="",
+    )["f"]
+    a, b = np.arange(6, dtype=F32).reshape(2, 3), np.zeros((2, 3), F32)
+    function(a, b)
+    np.testing.assert_array_equal(a, b)
+    with pytest.raises(ValueError, match="'a': expected a dense row-major array"):
+        function(a.T, b)
+    with pytest.raises(ValueError, match=r"'b': expected shape \(\?, \?\), got \(6,\)"):
+        function(a, b.ravel())
+
+
+def test_empty_arrays():
+    function = mopt_mlir.compile(DOUBLE.replace("4xf32", "?xf32"), passes="")["double"]
+    assert function(np.zeros(0, F32)).shape == (0,)
+
+
+def test_scalars():
+    function = mopt_mlir.compile(
+        """func.func @f(%x: f32, %n: i8, %flag: i1, %i: index, %out: memref<1xf64>) -> i8 {
+          %0 = arith.extf %x : f32 to f64
+          affine.store %0, %out[0] : memref<1xf64>
+          return %n : i8
+        }""",
+        passes="",
+    )["f"]
+    out = np.zeros(1)
+    assert function(np.float64(2.5), np.int64(-3), np.bool_(True), 4, out) == -3
+    assert out[0] == 2.5
+    for arguments, error, message in [
+        (("x", 0, 0, 0, out), TypeError, "f: argument 'x': expected a number, got str"),
+        ((0, 1.5, 0, 0, out), TypeError, "'n': expected an integer, got float"),
+        ((0, 128, 0, 0, out), ValueError, "'n': 128 does not fit i8"),
+    ]:
+        with pytest.raises(error, match=message):
+            function(*arguments)
+
+
+def test_an_unknown_function_is_refused_with_the_known_ones():
+    executable = mopt_mlir.compile(ADD + DOUBLE, passes="")
+    assert [entry.name for entry in executable.entries] == ["add", "double"]
+    assert "add" in executable
+    with pytest.raises(UserError, match="no function 'ad'; did you mean 'add'"):
+        executable["ad"]
+    with pytest.raises(UserError, match="no function 'xyz'; known: add, double"):
+        executable["xyz"]
+
+
+def test_signatures_have_the_names_of_the_source(add, double):
+    assert str(add.entry) == (
+        "@add(left: memref<2x3xf32>, right: memref<2x3xf32>, sum: memref<2x3xf32>)"
+    )
+    assert [p.access for p in add.entry.parameters] == ["read", "read", "write"]
+    assert [(p.name, p.shape) for p in double.entry.parameters] == [
+        ("values", (4,)),
+        ("result", (4,)),
+    ]
+
+
+def test_sources(tmp_path, arrays):
+    path = tmp_path / "add.mlir"
+    path.write_text(ADD)
+    context = bindings().ir.Context()
+    module = bindings().ir.Module.parse(ADD, context)
+    before = str(module)
+    for source in (path, str(path), ADD, ADD.encode(), module, module.operation):
+        *operands, total = arrays
+        mopt_mlir.compile(source, passes="")["add"](*operands, total)
+        np.testing.assert_array_equal(total, operands[0] + operands[1])
+        total[:] = 0
+    assert str(module) == before
+
+
+def test_a_module_of_torch_mlir():
+    ir = pytest.importorskip("torch_mlir.ir")
+    with ir.Context():
+        function = mopt_mlir.compile(ir.Module.parse(DOUBLE), passes="")["double"]
+    assert function(np.ones(4, F32)).tolist() == [2, 2, 2, 2]
+
+
+def test_sources_that_are_none(tmp_path):
+    with pytest.raises(TypeError, match="a source is a path, MLIR text or a module, not int"):
+        mopt_mlir.compile(3)
+    with pytest.raises(UserError, match=r"nowhere\.mlir: error: cannot read it: No such file"):
+        mopt_mlir.compile(tmp_path / "nowhere.mlir")
+    path = tmp_path / "bad.mlir"
+    path.write_text("func.func @f() {\n  return 1\n}\n")
+    with pytest.raises(UserError, match=r"bad\.mlir:2:\d+: error: expected operation"):
+        mopt_mlir.compile(path)
+
+
+def test_options_that_do_not_exist():
+    with pytest.raises(UserError, match="unknown machine 'pdp11'"):
+        mopt_mlir.compile(ADD, machine="pdp11")
+    with pytest.raises(UserError, match="LLVM knows no CPU 'pdp11'"):
+        mopt_mlir.compile(ADD, cpu="pdp11")
+    with pytest.raises(UserError, match="threads=0: at least one thread"):
+        mopt_mlir.compile(ADD, threads=0)
+    with pytest.raises(UserError, match="'nope' is not a registered pass"):
+        mopt_mlir.compile(ADD, passes="nope")
+
+
+def test_what_is_not_tiled_is_compiled_with_a_warning():
+    diagnostics = []
+    with mopt_mlir.sink(diagnostics.append):
+        function = mopt_mlir.compile(CONV, machine="generic-avx2")["conv"]
+    assert [(d.severity, d.location) for d in diagnostics] == [("warning", "<text>:3:3")]
+    assert "becomes plain loops" in diagnostics[0].message
+    images, filters = np.ones((1, 4, 10, 10), np.int32), np.ones((8, 4, 3, 3), np.int32)
+    output = np.ones((1, 8, 8, 8), np.int32)
+    function(images, filters, output)
+    assert (output == 1 + 4 * 3 * 3).all()
+
+
+def test_what_is_not_tiled_can_be_refused():
+    with pytest.raises(UserError, match=r"<text>:3:3: error: .* require-tiled was given"):
+        mopt_mlir.compile(CONV, machine="generic-avx2", require_tiled=True)
+
+
+def test_functions_outlive_the_executable(arrays):
+    bound = mopt_mlir.compile(ADD, passes="")["add"].bind(*arrays)
+    gc.collect()
+    bound()
+    np.testing.assert_array_equal(arrays[2], arrays[0] + arrays[1])
+
+
+def test_calls_and_compilations_from_many_threads(add):
+    failures = []
+
+    def work(number: int) -> None:
+        try:
+            own = mopt_mlir.compile(DOUBLE, passes="")["double"]
+            for _ in range(50):
+                left, total = np.full((2, 3), number, F32), np.zeros((2, 3), F32)
+                add(left, left, total)
+                assert (total == 2 * number).all()
+                assert (own(np.full(4, number, F32)) == 2 * number).all()
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+
+
+def test_an_example_compiles_for_the_host():
+    path = Path(__file__).parents[2] / "examples" / "conv.mlir"
+    function = mopt_mlir.compile(path)["conv"]
+    shapes = [parameter.shape for parameter in function.entry.parameters]
+    images, filters, output = (np.ones(shape, F32) for shape in shapes)
+    function(images, filters, output)
+    assert (output == 64 * 3 * 3).all()

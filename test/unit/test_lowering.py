@@ -1,0 +1,283 @@
+"""What mopt-lower-to-llvm and the native code after it compute, on IR that is written by hand."""
+
+import math
+
+import numpy as np
+import pytest
+
+from mopt_mlir import UserError, add_passes, compile
+from mopt_mlir.bindings import bindings
+from mopt_mlir.lowering.native import compile_text
+from mopt_mlir.lowering.openmp import find_openmp
+from mopt_mlir.lowering.target import Target, check_runs_here, known_cpus, of_cpu
+
+F32 = np.float32
+NO_TILING = ""  # passes in front of the lowering
+
+
+def test_results_keep_their_order():
+    function = compile(
+        """func.func @f(%a: tensor<3xf32>, %x: f32) -> (tensor<3xf32>, f32, tensor<3xf32>) {
+          %one = arith.constant 1.0 : f32
+          %empty = tensor.empty() : tensor<3xf32>
+          %ones = linalg.fill ins(%one : f32) outs(%empty : tensor<3xf32>) -> tensor<3xf32>
+          return %ones, %x, %a : tensor<3xf32>, f32, tensor<3xf32>
+        }""",
+        passes=NO_TILING,
+    )["f"]
+    ones, x, a = function(np.arange(3, dtype=F32), 2.5)
+    assert (ones.tolist(), x, a.tolist()) == ([1, 1, 1], 2.5, [0, 1, 2])
+
+
+def test_one_tensor_may_be_returned_twice():
+    function = compile(
+        """func.func @f(%a: tensor<3xf32>) -> (tensor<3xf32>, tensor<3xf32>, tensor<3xf32>) {
+          %double = arith.addf %a, %a : tensor<3xf32>
+          return %double, %double, %a : tensor<3xf32>, tensor<3xf32>, tensor<3xf32>
+        }""",
+        passes=NO_TILING,
+    )["f"]
+    a = np.arange(3, dtype=F32)
+    for result, expected in zip(function(a), (2 * a, 2 * a, a), strict=True):
+        np.testing.assert_array_equal(result, expected)
+
+
+def test_a_function_may_call_another_and_return_its_result():
+    function = compile(
+        """func.func private @double(%a: tensor<3xf32>) -> tensor<3xf32> {
+          %0 = arith.addf %a, %a : tensor<3xf32>
+          return %0 : tensor<3xf32>
+        }
+        func.func @f(%a: tensor<3xf32>) -> tensor<3xf32> {
+          %0 = call @double(%a) : (tensor<3xf32>) -> tensor<3xf32>
+          %1 = call @double(%0) : (tensor<3xf32>) -> tensor<3xf32>
+          return %1 : tensor<3xf32>
+        }""",
+        passes=NO_TILING,
+    )["f"]
+    np.testing.assert_array_equal(function(np.arange(3, dtype=F32)), [0, 4, 8])
+
+
+def test_dynamic_and_static_results_mix_in_a_module():
+    executable = compile(
+        """func.func @dynamic(%a: tensor<?x2xf32>) -> (tensor<?x2xf32>, i32) {
+          %0 = arith.addf %a, %a : tensor<?x2xf32>
+          %1 = arith.constant 7 : i32
+          return %0, %1 : tensor<?x2xf32>, i32
+        }
+        func.func @static(%a: tensor<3x2xf32>) -> tensor<3x2xf32> {
+          %0 = tensor.cast %a : tensor<3x2xf32> to tensor<?x2xf32>
+          %1, %2 = call @dynamic(%0) : (tensor<?x2xf32>) -> (tensor<?x2xf32>, i32)
+          %3 = tensor.cast %1 : tensor<?x2xf32> to tensor<3x2xf32>
+          return %3 : tensor<3x2xf32>
+        }""",
+        passes=NO_TILING,
+    )
+    a = np.arange(6, dtype=F32).reshape(3, 2)
+    np.testing.assert_array_equal(executable["static"](a), 2 * a)
+    doubled, seven = executable["dynamic"](a[:2])
+    np.testing.assert_array_equal(doubled, 2 * a[:2])
+    assert seven == 7
+
+
+@pytest.mark.parametrize("package", ["mlir", "torch_mlir"])
+def test_the_pass_runs_on_the_callers_own_bindings(package):
+    pytest.importorskip(package)
+    own = bindings(package)
+    with own.ir.Context():
+        module = own.ir.Module.parse(
+            """func.func @f(%a: tensor<3xf32>, %b: memref<?xf32>) -> tensor<3xf32> {
+              %0 = arith.addf %a, %a : tensor<3xf32>
+              return %0 : tensor<3xf32>
+            }"""
+        )
+        manager = own.passmanager.PassManager("builtin.module")
+        add_passes(manager, "mopt-lower-to-llvm{threads=2}")
+        manager.run(module.operation)
+        text = own.llvm.translate_module_to_llvmir(module.operation)
+    assert "define void @_mlir_ciface_f(ptr" in text
+
+
+def test_a_negative_number_of_threads_is_refused():
+    own = bindings()
+    with own.ir.Context():
+        manager = own.passmanager.PassManager("builtin.module")
+        add_passes(manager, "mopt-lower-to-llvm{threads=-1}")
+        with pytest.raises(own.ir.MLIRError, match="threads=-1 is negative"):
+            manager.run(own.ir.Module.parse("module {}").operation)
+
+
+def test_a_dynamic_result_may_be_returned_twice():
+    function = compile(
+        """func.func @f(%a: tensor<?xf32>) -> (tensor<?xf32>, tensor<?xf32>) {
+          %0 = arith.addf %a, %a : tensor<?xf32>
+          return %0, %0 : tensor<?xf32>, tensor<?xf32>
+        }""",
+        passes=NO_TILING,
+    )["f"]
+    first, second = function(np.arange(3, dtype=F32))
+    first[:] = 0
+    assert second.tolist() == [0, 2, 4]
+
+
+def test_a_buffer_that_is_returned_is_never_the_callers_own():
+    function = compile(
+        "func.func @f(%a: memref<?xf32>) -> memref<?xf32> { return %a : memref<?xf32> }",
+        passes=NO_TILING,
+    )["f"]
+    a = np.arange(3, dtype=F32)
+    result = function(a)
+    result[:] = 0
+    assert a.tolist() == [0, 1, 2]
+
+
+def test_buffers_with_gaps_are_copied():
+    function = compile(
+        """func.func @f(%a: memref<2x3xf32, strided<[8, 2], offset: 5>>, %b: memref<2x3xf32>) {
+          memref.copy %a, %b : memref<2x3xf32, strided<[8, 2], offset: 5>> to memref<2x3xf32>
+          return
+        }""",
+        passes=NO_TILING,
+    )["f"]
+    a = np.arange(32, dtype=F32)[5:].reshape(-1)[: 2 * 8].reshape(2, 8)[:, :6:2]
+    b = np.zeros((2, 3), F32)
+    function(a, b)
+    np.testing.assert_array_equal(b, a)
+
+
+def test_truth_values_are_bytes():
+    function = compile(
+        """func.func @f(%a: tensor<4xi32>, %b: tensor<4xi32>) -> tensor<4xi1> {
+          %0 = arith.cmpi slt, %a, %b : tensor<4xi32>
+          return %0 : tensor<4xi1>
+        }""",
+        passes=NO_TILING,
+    )["f"]
+    result = function(np.arange(4, dtype=np.int32), np.full(4, 2, np.int32))
+    assert result.tolist() == [True, True, False, False]
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_parallel_loop_with_buffers_of_its_own(threads):
+    function = compile(
+        """func.func @f(%a: memref<64x4xf32>, %b: memref<64xf32>) {
+          affine.parallel (%i) = (0) to (64) {
+            %row = memref.alloca() : memref<4xf32>
+            affine.for %j = 0 to 4 {
+              %x = affine.load %a[%i, %j] : memref<64x4xf32>
+              affine.store %x, %row[%j] : memref<4xf32>
+            }
+            %y = affine.load %row[3] : memref<4xf32>
+            affine.store %y, %b[%i] : memref<64xf32>
+          }
+          return
+        }""",
+        passes=NO_TILING,
+        threads=threads,
+    )["f"]
+    a, b = np.arange(256, dtype=F32).reshape(64, 4), np.zeros(64, F32)
+    function(a, b)
+    np.testing.assert_array_equal(b, a[:, 3])
+
+
+@pytest.mark.parametrize("kind", ["dense", "resource", "splat", "global"])
+def test_large_constants(kind):
+    count = 5000
+    values = np.full(count, 3.5, F32) if kind == "splat" else np.arange(count, dtype=F32)
+    data = values.tobytes().hex().upper()
+    attribute = {
+        "splat": "dense<3.5>",
+        "resource": "dense_resource<weights>",
+    }.get(kind, f'dense<"0x{data}">')
+    type_ = f"{count}xf32"
+    resources = f'{{-# dialect_resources: {{ builtin: {{ weights: "0x04000000{data}" }} }} #-}}'
+    on_tensors = f"""
+      func.func @f(%a: tensor<{type_}>) -> tensor<{type_}> {{
+        %w = arith.constant {attribute} : tensor<{type_}>
+        %0 = arith.addf %a, %w : tensor<{type_}>
+        return %0 : tensor<{type_}>
+      }}"""
+    on_memrefs = f"""
+      memref.global "private" constant @w : memref<{type_}> = {attribute}
+      func.func @f(%a: memref<{type_}>) {{
+        %w = memref.get_global @w : memref<{type_}>
+        linalg.add ins(%w, %w : memref<{type_}>, memref<{type_}>) outs(%a : memref<{type_}>)
+        return
+      }}"""
+    source = on_memrefs if kind == "global" else on_tensors
+    source += resources if kind == "resource" else ""
+    function = compile(source, passes=NO_TILING)["f"]
+    a = np.ones(count, F32)
+    if kind == "global":
+        function(a)
+        np.testing.assert_array_equal(a, 2 * values)
+    else:
+        np.testing.assert_array_equal(function(a), a + values)
+
+
+def test_code_is_for_the_cpu_that_was_asked_for():
+    fma = """
+      declare <16 x float> @llvm.fma.v16f32(<16 x float>, <16 x float>, <16 x float>)
+      define <16 x float> @f(<16 x float> %a, <16 x float> %b) {
+        %c = call <16 x float> @llvm.fma.v16f32(<16 x float> %a, <16 x float> %b, <16 x float> %a)
+        ret <16 x float> %c
+      }"""
+    for cpu, register in ("skylake-avx512", "zmm"), ("znver5", "zmm"), ("haswell", "ymm"):
+        assembly = compile_text(fma, of_cpu(cpu), ["f"]).assembly()
+        fmas = [line for line in assembly.splitlines() if "vfmadd" in line]
+        assert len(fmas) == (1 if register == "zmm" else 2)
+        assert all(register in line for line in fmas)
+
+
+def test_what_is_not_exported_is_internal():
+    text = "define void @unused() { ret void }\ndefine void @f() { ret void }"
+    assert "@unused" not in compile_text(text, of_cpu("host"), ["f"]).ir()
+
+
+def test_an_unknown_cpu_is_refused_with_similar_names():
+    with pytest.raises(UserError, match="LLVM knows no CPU 'znver55'; did you mean znver5"):
+        of_cpu("znver55")
+    assert {"znver5", "skylake-avx512", "haswell"} <= set(known_cpus())
+
+
+def test_code_that_cannot_run_here_is_refused(monkeypatch):
+    import llvmlite.binding as llvm
+
+    here = dict.fromkeys(("avx", "avx2", "fma"), True)
+    monkeypatch.setattr(llvm, "get_host_cpu_features", lambda: here)
+    check_runs_here(Target("haswell", "+nothing"))
+    message = "code for 'skylake-avx512' does not run here: this CPU lacks avx512bw"
+    with pytest.raises(UserError, match=message):
+        check_runs_here(of_cpu("skylake-avx512"))
+
+
+def test_a_missing_openmp_runtime_says_what_to_install(monkeypatch, tmp_path):
+    monkeypatch.setattr("sys.prefix", str(tmp_path))
+    monkeypatch.setattr("sys.base_prefix", str(tmp_path))
+    with pytest.raises(UserError, match=r'pip install "mopt-mlir\[openmp\]"'):
+        find_openmp()
+
+
+def test_functions_of_the_c_library():
+    function = compile(
+        """func.func @f(%a: tensor<3xf32>) -> tensor<3xf32> {
+          %0 = math.erf %a : tensor<3xf32>
+          %1 = math.tanh %0 : tensor<3xf32>
+          return %1 : tensor<3xf32>
+        }""",
+        passes=NO_TILING,
+    )["f"]
+    expected = [math.tanh(math.erf(x)) for x in (0, 0.5, 2)]
+    np.testing.assert_allclose(function(np.array([0, 0.5, 2], F32)), expected, rtol=1e-6)
+
+
+def test_a_symbol_that_nobody_defines_is_refused():
+    with pytest.raises(UserError, match="nobody defines nowhere_to_be_found"):
+        compile(
+            """func.func private @nowhere_to_be_found()
+            func.func @f() {
+              call @nowhere_to_be_found() : () -> ()
+              return
+            }""",
+            passes=NO_TILING,
+        )

@@ -1,0 +1,254 @@
+"""Machine files, overrides, and the detection of a host from what an OS would say."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from mopt_mlir.diagnostics import UserError
+from mopt_mlir.machine import Machine, by_name, host, names, resolve
+from mopt_mlir.machine.detection import AVX2, AVX512, HostFacts, machine_of, observe
+from mopt_mlir.machine.registry import SHIPPED, shipped
+from mopt_mlir.problem import ElementType
+
+ZEN5 = HostFacts("x86_64", "znver5", ("zen5", "zen4", "x86_64_v4", "x86_64_v3"), AVX2 | AVX512)
+
+
+def machine_on(facts: HostFacts) -> Machine:
+    return machine_of(facts, map(shipped, names()))
+
+
+# Shipped machines
+
+
+def test_shipped_machines_are_the_documented_ones() -> None:
+    assert set(names()) == {
+        "znver5", "znver4", "i7-9700k", "i9-10980xe", "skylake-avx512", "icelake-server",
+        "sapphirerapids", "haswell", "generic-avx2", "generic-avx512",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", names())
+def test_shipped_machine_is_consistent(name: str) -> None:
+    machine = by_name(name)
+    machine.check()
+    assert machine.name == name
+    # nothing reads faster than the load ports, and vectors of AVX-512 need 32 registers
+    ports = machine.loads_per_cycle * machine.vector_bits / 8 * machine.frequency
+    assert machine.cache("L1").bandwidth <= 1.01 * ports
+    assert (machine.vector_bits == 512) == (machine.vector_registers == 32)
+    bandwidths = [cache.bandwidth for cache in machine.caches] + [machine.dram_bandwidth]
+    assert bandwidths == sorted(bandwidths, reverse=True)
+
+
+@pytest.mark.parametrize("name", names())
+def test_llvm_knows_the_cpu_of_a_shipped_machine(
+    name: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    from llvmlite import binding as llvm
+
+    llvm.initialize_all_targets()
+    llvm.Target.from_triple("x86_64-unknown-linux-gnu").create_target_machine(cpu=by_name(name).cpu)
+    assert "not a recognized processor" not in capfd.readouterr().err
+
+
+def test_figures_follow_from_fields() -> None:
+    zen5, coffee_lake = by_name("znver5"), by_name("i7-9700k")
+    assert (zen5.lanes(ElementType.F32), zen5.lanes(ElementType.F64)) == (16, 8)
+    assert zen5.peak(ElementType.F32) == pytest.approx(2 * 16 * 2 * 4.4)
+    assert coffee_lake.peak(ElementType.F64, threads=8) == pytest.approx(2 * 4 * 2 * 4.6 * 8)
+
+
+# Overrides
+
+
+def test_override_replaces_fields_and_says_so_in_the_name() -> None:
+    machine = resolve("znver5,cores=4,L2.size=524288,fma_latency=5")
+    assert machine.name == "znver5,cores=4,L2.size=524288,fma_latency=5"
+    assert (machine.cores, machine.cache("L2").size, machine.fma_latency) == (4, 524288, 5)
+    assert machine.cache("L1") == replace(by_name("znver5").cache("L1"), bandwidth_all=4 * 565.0)
+
+
+def test_override_of_cores_scales_what_all_cores_read_together() -> None:
+    two, many = resolve("znver5,cores=2"), resolve("znver5,cores=64")
+    assert [cache.bandwidth_all for cache in two.caches] == [1130, 410, 240]
+    # two cores saturate memory, as measured, and more do not read more
+    assert two.dram_bandwidth_all == many.dram_bandwidth_all == 88
+    assert many.cache("L3").bandwidth_all == by_name("znver5").cache("L3").bandwidth_all
+
+
+def test_override_of_a_total_is_kept() -> None:
+    machine = resolve("znver5,cores=2,L3.bandwidth_all=200,L1.bandwidth=500")
+    assert machine.cache("L3").bandwidth_all == 200
+    assert machine.cache("L1").bandwidth_all == 1000
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ("zen5", "unknown machine 'zen5'; did you mean 'znver5'? known: host, generic-avx2"),
+        ("cray-1", "unknown machine 'cray-1'; known: host, generic-avx2"),
+        ("znver5,cores", "'cores' is not of the form field=value"),
+        ("znver5,cores=", "'cores=' is not of the form field=value"),
+        ("znver5,sockets=2", "unknown field 'sockets'; known: cpu, cores"),
+        ("znver5,L4.size=1024", "unknown field 'L4.size'; known: cpu, cores"),
+        ("znver5,L1.sise=1024", "unknown field 'L1.sise'; known: cpu, cores"),
+        ("znver5,cores=two", "cores: 'two' is not an integer"),
+        ("znver5,frequency=fast", "frequency: 'fast' is not a number"),
+        ("znver5,frequency=nan", "frequency: nan is not positive and finite"),
+        ("znver5,frequency=4400", "frequency: 4400.0 is not a clock in GHz"),
+        ("znver5,L3.shared=yes", "L3.shared: 'yes' is neither true nor false"),
+        ("znver5,cores=-1", "cores: -1 is not positive"),
+        ("znver5,vector_bits=384", "vector_bits: 384 is not one of 128, 256, 512"),
+        ("znver5,capacity_factor=1.5", "capacity_factor: 1.5 is more than the whole cache"),
+        ("znver5,L1.line=48", "L1.line: 48 is not a power of two"),
+        ("znver5,L1.size=1000", "L1.size: 1000 is not a multiple of 12 ways of 64 bytes"),
+        ("znver5,L2.size=32768", "L2.size: 32768 is not larger than L1's 49152"),
+        ("znver5,L3.bandwidth_all=1", "L3.bandwidth_all: all cores cannot read less than one"),
+        ("znver5,dram_bandwidth=99", "dram_bandwidth_all: all cores cannot read less than one"),
+    ],
+)
+def test_impossible_machine_is_refused(spec: str, message: str) -> None:
+    with pytest.raises(UserError) as refusal:
+        resolve(spec)
+    assert message in str(refusal.value)
+
+
+# Files
+
+
+@pytest.fixture
+def machine_file(tmp_path: Path) -> Path:
+    path = tmp_path / "mine.toml"
+    path.write_text((SHIPPED / "haswell.toml").read_text())
+    return path
+
+
+def test_file_is_read_by_its_path(machine_file: Path) -> None:
+    assert resolve(str(machine_file)) == replace(by_name("haswell"), name="mine")
+    assert resolve(f"{machine_file},cores=2").cores == 2
+
+
+@pytest.mark.parametrize(
+    ("line", "instead", "message"),
+    [
+        ("cores = 4", "", "cores: missing"),
+        ("cores = 4", "cores = 4.5", "cores: 4.5 is not of type int"),
+        ("cores = 4", "cores = true", "cores: True is not of type int"),
+        ("cores = 4", "cores = 4\nsockets = 1", "sockets: unknown field; known: cpu, cores"),
+        ('cpu = "haswell"', 'cpu = ""', "cpu: is empty"),
+        ("[L3]", "[L4]", "L4: unknown field"),
+        ("bandwidth_all = 160.0", "", "L3.bandwidth_all: missing"),
+        ("size = 262144", "size = -1", "L2.size: -1 is not positive"),
+        ('microarchitecture = "haswell"', "microarchitecture = 4", "microarchitecture: is not a"),
+    ],
+)
+def test_file_with_a_mistake_is_refused_and_named(
+    machine_file: Path, line: str, instead: str, message: str
+) -> None:
+    text = machine_file.read_text()
+    assert line in text
+    machine_file.write_text(text.replace(line, instead))
+    with pytest.raises(UserError) as refusal:
+        resolve(str(machine_file))
+    assert str(refusal.value).startswith(f"{machine_file}: error: {message}")
+
+
+def test_file_without_a_cache_is_refused(machine_file: Path) -> None:
+    machine_file.write_text(machine_file.read_text().partition("[L3]")[0])
+    with pytest.raises(UserError, match=r"L3: missing, a table \[L3\] is needed"):
+        resolve(str(machine_file))
+
+
+def test_file_that_is_not_toml_is_refused_with_its_line(machine_file: Path) -> None:
+    machine_file.write_text('cpu = "haswell"\ncores 4\n')
+    with pytest.raises(UserError, match=r"mine\.toml:2:7: error: not TOML: "):
+        resolve(str(machine_file))
+
+
+def test_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"absent\.toml: error: cannot read .* No such file"):
+        resolve(str(tmp_path / "absent.toml"))
+
+
+# Hosts
+
+
+def test_host_takes_latencies_from_the_file_and_caches_from_the_os(tmp_path: Path) -> None:
+    """Two cores of two threads; L3 shared by them and by cores that we may not use."""
+    for cpu in range(4):
+        write(tmp_path, f"cpu{cpu}/topology/thread_siblings_list", f"{cpu % 2},{cpu % 2 + 2}")
+    for index, (level, kind, size, ways, sharers) in enumerate(
+        [
+            (1, "Data", "32K", 8, "0,2"),
+            (1, "Instruction", "64K", 8, "0,2"),
+            (2, "Unified", "2M", 16, "0,2"),
+            (3, "Unified", "98304K", 16, "0-15"),
+        ]
+    ):
+        cache = f"cpu0/cache/index{index}"
+        write(tmp_path, f"{cache}/level", level)
+        write(tmp_path, f"{cache}/type", kind)
+        write(tmp_path, f"{cache}/size", size)
+        write(tmp_path, f"{cache}/ways_of_associativity", ways)
+        write(tmp_path, f"{cache}/coherency_line_size", 64)
+        write(tmp_path, f"{cache}/shared_cpu_list", sharers)
+    seen = observe(tmp_path, threads=frozenset(range(4)))
+    machine = machine_on(
+        replace(ZEN5, threads=seen.threads, siblings=seen.siblings, caches=seen.caches)
+    )
+    assert machine.name == "host"
+    assert machine.cores == 2
+    assert [cache.size for cache in machine.caches] == [32 << 10, 2 << 20, 96 << 20]
+    assert [cache.ways for cache in machine.caches] == [8, 16, 16]
+    assert [cache.shared for cache in machine.caches] == [False, False, True]
+    assert [cache.bandwidth_all for cache in machine.caches] == [1130, 410, 240]
+    assert machine.fma_latency == by_name("znver5").fma_latency
+
+
+def write(root: Path, path: str, text: object) -> None:
+    (root / path).parent.mkdir(parents=True, exist_ok=True)
+    (root / path).write_text(f"{text}\n")
+
+
+def test_host_without_sysfs_keeps_the_caches_of_the_file(tmp_path: Path) -> None:
+    assert observe(tmp_path).caches == {}
+    machine = machine_on(ZEN5)
+    shared = by_name("znver5").with_cores(1)
+    assert machine == replace(shared, name="host")
+
+
+def test_host_with_avx512_hidden_gets_avx2_code() -> None:
+    facts = HostFacts("x86_64", "", ("zen3", "zen2", "zen", "x86_64_v3"), AVX2)
+    machine = machine_on(facts)
+    assert (machine.cpu, machine.vector_bits, machine.vector_registers) == ("x86-64-v3", 256, 16)
+
+
+def test_host_of_an_unknown_kind_takes_its_nearest_ancestor() -> None:
+    facts = HostFacts("x86_64", "alderlake", ("alderlake", "skylake", "haswell"), AVX2)
+    machine = machine_on(facts)
+    assert machine.cpu == "alderlake"
+    assert machine.fma_latency == by_name("i7-9700k").fma_latency
+
+
+@pytest.mark.parametrize(
+    ("facts", "message"),
+    [
+        (replace(ZEN5, architecture="aarch64"), "this host is aarch64, and code is generated for"),
+        (HostFacts("x86_64", "nehalem", ("nehalem",), frozenset()), "this host has no AVX2"),
+    ],
+)
+def test_host_that_cannot_run_the_code_is_refused(facts: HostFacts, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        machine_on(facts)
+
+
+def test_this_host_is_described() -> None:
+    try:
+        machine = host()
+    except UserError as refusal:
+        pytest.skip(refusal.message)
+    machine.check()
+    assert resolve("host") == machine

@@ -1,0 +1,194 @@
+"""mopt-compile as a user meets it: files, a C program that links against them, refusals."""
+
+import ctypes
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mopt_mlir.tools.mopt_compile import main
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+ADD = """
+func.func @add(%class: memref<4xf32>, %sum: memref<4xf32>) {
+  affine.parallel (%i) = (0) to (4) {
+    %0 = affine.load %class[%i] : memref<4xf32>
+    %1 = arith.addf %0, %0 : f32
+    affine.store %1, %sum[%i] : memref<4xf32>
+  }
+  return
+}
+"""
+WEIGHTS = """
+func.func @shift(%a: tensor<3000xf32>) -> tensor<3000xf32> {
+  %w = arith.constant dense_resource<w> : tensor<3000xf32>
+  %0 = arith.addf %a, %w : tensor<3000xf32>
+  return %0 : tensor<3000xf32>
+}
+func.func @dynamic(%a: tensor<?xf32>) -> (tensor<?xf32>, i8) {
+  %0 = arith.addf %a, %a : tensor<?xf32>
+  %1 = arith.constant 3 : i8
+  return %0, %1 : tensor<?xf32>, i8
+}
+{-# dialect_resources: { builtin: { w: "0x04000000DATA" } } #-}
+"""
+WEIGHTS_VALUES = np.arange(3000, dtype=np.float32)
+needs_cc = pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
+
+
+@pytest.fixture
+def run(capfd, monkeypatch, tmp_path):
+    """Run mopt-compile in an empty directory; exit code and standard error."""
+    monkeypatch.chdir(tmp_path)
+    Path("add.mlir").write_text(ADD)
+    Path("weights.mlir").write_text(WEIGHTS.replace("DATA", WEIGHTS_VALUES.tobytes().hex()))
+
+    def run(*argv: str) -> tuple[int, str]:
+        code = main(argv)
+        return code, capfd.readouterr().err
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("suffix", "contents"),
+    [
+        (".o", b"\x7fELF"),
+        (".s", b".globl\tadd"),
+        (".ll", b"define void @add("),
+        (".mlir", b"llvm.func @add("),
+        pytest.param(".so", b"\x7fELF", marks=needs_cc),
+    ],
+)
+def test_the_suffix_says_what_is_written(run, suffix, contents):
+    assert run("add.mlir", "-o", f"add{suffix}", "--machine", "haswell") == (0, "")
+    assert contents in Path(f"add{suffix}").read_bytes()
+
+
+@needs_cc
+def test_a_c_program_calls_a_convolution(run):
+    command = ["-o", "libconv.so", "--header", "conv.h", "--require-tiled"]
+    assert run(str(EXAMPLES / "conv.mlir"), *command) == (0, "")
+    assert "void conv(const float *input, const float *weights, float *output);" in (
+        Path("conv.h").read_text()
+    )
+    program = [str(EXAMPLES / "call_conv.c"), "./libconv.so", "-lm", "-o", "call_conv"]
+    subprocess.run(["cc", "-Wall", "-Wextra", "-Werror", "-O1", "-I.", *program], check=True)
+    done = subprocess.run(["./call_conv"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@needs_cc
+def test_constants_and_openmp_in_a_shared_library(run):
+    assert run("weights.mlir", "-o", "weights.so", "--machine", "haswell")[0] == 0
+    shift = ctypes.CDLL("./weights.so").shift
+    a, out = np.ones(3000, np.float32), np.zeros(3000, np.float32)
+    shift(ctypes.c_void_p(a.ctypes.data), ctypes.c_void_p(out.ctypes.data))
+    np.testing.assert_array_equal(out, 1 + WEIGHTS_VALUES)
+
+    assert run("add.mlir", "-o", "add.so", "--threads", "2", "--machine", "haswell")[0] == 0
+    program = (
+        "import ctypes; f = ctypes.CDLL('./add.so').add; a = (ctypes.c_float * 8)(1, 2, 3, 4); "
+    )
+    program += "f(a, ctypes.byref(a, 16)); print(list(a[4:]))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout == "[2.0, 4.0, 6.0, 8.0]\n", done.stderr
+
+
+@needs_cc
+@pytest.mark.parametrize("language", ["c", "c++"])
+def test_headers_compile_alone_twice_and_together(run, language):
+    run("add.mlir", "-o", "add.ll", "--header", "add.h", "--machine", "haswell")
+    run("weights.mlir", "-o", "weights.ll", "--header", "0-weights.h", "--machine", "haswell")
+    assert "void add(const float *class_, float *sum);" in Path("add.h").read_text()
+    assert "add: f32" not in Path("add.h").read_text()
+    text = Path("0-weights.h").read_text()
+    assert "void shift(const float *a, float *result);" in text
+    assert "a: f32[3000], read" in text
+    assert "void _mlir_ciface_dynamic(dynamic_results *results, const mopt_memref_1 *a);" in text
+    Path("all.c").write_text('#include "add.h"\n#include "0-weights.h"\n#include "add.h"\n')
+    command = ["cc", "-x", language, "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "all.c"]
+    subprocess.run(command, check=True)
+
+
+def test_code_for_another_cpu(run):
+    assert run("add.mlir", "-o", "a.ll", "--machine", "haswell", "--cpu", "skylake-avx512")[0] == 0
+    assert run("add.mlir", "-o", "a.ll", "--machine", "haswell", "--cpu", "skylake")[0] == 0
+    code, message = run("add.mlir", "-o", "b.ll", "--cpu", "skylake-avx513")
+    assert code == 1
+    assert (
+        "mopt-compile: error: LLVM knows no CPU 'skylake-avx513'; did you mean skylake" in message
+    )
+    assert not Path("b.ll").exists()
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["nowhere.mlir", "-o", "a.o"], "nowhere.mlir: error: cannot read it: No such file"),
+        (
+            ["add.mlir"],
+            "the following arguments are required: -o/--output; see mopt-compile --help",
+        ),
+        (
+            ["add.mlir", "-o", "a.exe"],
+            "'a.exe' has none of the known suffixes: .so (shared library)",
+        ),
+        (["add.mlir", "-o", "no/a.o"], "no/a.o: error: cannot write it: there is no directory"),
+        (["add.mlir", "-o", "a.o", "--header", "no/a.h"], "no/a.h: error: cannot write it"),
+        (["add.mlir", "-o", "a.o", "--machine", "pdp11"], "error: unknown machine 'pdp11'; known:"),
+        (["add.mlir", "-o", "a.o", "--threads", "0"], "threads=0: at least one thread is needed"),
+        (["add.mlir", "-o", "a.o", "--threads", "x"], "argument --threads: invalid int value: 'x'"),
+        (["add.mlir", "-o", "a.o", "--fast"], "unrecognized arguments: --fast"),
+        (["bad.mlir", "-o", "a.o", "--header", "a.h"], "bad.mlir:1:16: error: "),
+        (["conv.mlir", "-o", "a.o", "--require-tiled"], "conv.mlir:2:3: error: 'linalg.matmul' is"),
+    ],
+)
+def test_refusals(run, argv, message):
+    Path("bad.mlir").write_text("func.func @f() {\n}}\n")
+    Path("conv.mlir").write_text(
+        "func.func @f(%a: memref<4x4xi8>) {\n"
+        "  linalg.matmul ins(%a, %a : memref<4x4xi8>, memref<4x4xi8>) outs(%a : memref<4x4xi8>)\n"
+        "  return\n}\n"
+    )
+    before = sorted(os.listdir())
+    code, errors = run(*argv)
+    assert code == 1
+    assert message in errors
+    assert "Traceback" not in errors
+    assert sorted(os.listdir()) == before
+
+
+def test_a_missing_compiler_says_what_to_do(run, monkeypatch):
+    monkeypatch.setenv("CC", "no-such-compiler -m64")
+    code, message = run("add.mlir", "-o", "add.so", "--machine", "haswell")
+    assert code == 1
+    assert "a shared library needs a C compiler, but there is none (no-such-compiler)" in message
+    assert not Path("add.so").exists()
+
+
+@needs_cc
+def test_what_cannot_be_linked_is_refused(run):
+    Path("call.mlir").write_text(
+        "func.func private @nowhere()\n"
+        "func.func @f() {\n  call @nowhere() : () -> ()\n  return\n}\n"
+    )
+    code, message = run("call.mlir", "-o", "call.so", "--machine", "haswell")
+    assert code == 1
+    assert "'cc' cannot link the shared library" in message
+    assert "nowhere" in message
+    assert not Path("call.so").exists()
+
+
+def test_help_loads_nothing_heavy():
+    program = (
+        "import sys; from mopt_mlir.tools.mopt_compile import main; main(['--help']); "
+        "print({'mlir', 'numpy', 'llvmlite', 'pyscipopt', 'rich'} & sys.modules.keys())"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert "usage: mopt-compile" in done.stdout
+    assert done.stdout.endswith("set()\n")

@@ -1,0 +1,163 @@
+"""mopt-run as a user meets it. No times are asserted."""
+
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mopt_mlir import UserError, reference
+from mopt_mlir.peak import measure_peak
+from mopt_mlir.running import flush_caches, time_runs
+from mopt_mlir.tools.mopt_run import main
+
+CONV = """
+func.func @conv(%i: memref<1x4x8x8xi32, strided<[256, 64, 8, 1], offset: 4>>,
+                %w: memref<2x4x3x3xi32>, %o: memref<1x2x6x6xi32>) {
+  linalg.conv_2d_nchw_fchw
+      {dilations = dense<1> : tensor<2xi64>, strides = dense<1> : tensor<2xi64>}
+      ins(%i, %w : memref<1x4x8x8xi32, strided<[256, 64, 8, 1], offset: 4>>, memref<2x4x3x3xi32>)
+      outs(%o : memref<1x2x6x6xi32>)
+  return
+}
+"""
+MATMUL = """
+func.func @matmul(%a: tensor<4x5xf64>, %b: tensor<5x6xf64>) -> tensor<4x6xf64> {
+  %zero = arith.constant 0.0 : f64
+  %empty = tensor.empty() : tensor<4x6xf64>
+  %init = linalg.fill ins(%zero : f64) outs(%empty : tensor<4x6xf64>) -> tensor<4x6xf64>
+  %0 = linalg.matmul ins(%a, %b : tensor<4x5xf64>, tensor<5x6xf64>)
+      outs(%init : tensor<4x6xf64>) -> tensor<4x6xf64>
+  return %0 : tensor<4x6xf64>
+}
+"""
+DYNAMIC = "func.func @dynamic(%a: memref<?xf32>) { return }\n"
+
+
+@pytest.fixture
+def run(capfd, monkeypatch, tmp_path):
+    """Run mopt-run on all functions above, in any order of flags; exit code, output, errors."""
+    monkeypatch.chdir(tmp_path)
+    Path("all.mlir").write_text(CONV + MATMUL + DYNAMIC)
+    Path("matmul.mlir").write_text(MATMUL)
+
+    def run(*argv: str) -> tuple[int, str, str]:
+        code = main(["--machine", "haswell", *argv])
+        return (code, *capfd.readouterr())
+
+    return run
+
+
+def test_text_says_speed_and_error(run):
+    code, text, _ = run("matmul.mlir", "--check", "--repeat", "3")
+    assert code == 0
+    first, second = text.splitlines()
+    assert first.startswith("matmul: ")
+    assert first.endswith("; median of 3, warm, 1 thread")
+    assert "of peak" in first
+    assert second.startswith("largest error: ")
+
+
+def test_json_has_it_all(run):
+    code, text, _ = run("all.mlir", "--entry", "matmul", "--format", "json", "--check", "--cold")
+    data = json.loads(text)
+    assert code == 0
+    assert (data["entry"], data["cold"], data["runs"], data["threads"]) == ("matmul", True, 10, 1)
+    assert data["flops"] == 2 * 4 * 5 * 6
+    assert 0 < data["seconds"]["min"] <= data["seconds"]["median"] <= data["seconds"]["max"]
+    assert data["share_of_peak"] == pytest.approx(data["gflops"] / data["peak_gflops"])
+    assert 0 <= data["error"]["of_bound"] <= 1
+
+
+def test_integers_and_buffers_with_gaps(run):
+    code, text, warnings = run("all.mlir", "--entry", "conv", "--check", "--seed", "3")
+    assert code == 0
+    assert "largest error: 0.0e+00" in text
+    assert "all.mlir:4:3: warning:" in warnings
+
+
+def test_wrong_results_are_told_and_fail(run, monkeypatch):
+    honest = reference.evaluate
+
+    def wrong(*arguments, absolute=False):
+        outcome = honest(*arguments, absolute=absolute)
+        for result in outcome.results:
+            result += not absolute
+        return outcome
+
+    monkeypatch.setattr(reference, "evaluate", wrong)
+    code, text, errors = run("matmul.mlir", "--check")
+    assert code == 1
+    assert "largest error" in text
+    assert "'matmul' is further from the reference than rounding can explain" in errors
+
+
+def test_standard_input(run, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(MATMUL.encode())))
+    assert run("-")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["all.mlir"], "the module has 3 functions, name one with --entry: conv, matmul, dynamic"),
+        (["all.mlir", "--entry", "matmull"], "no function 'matmull'; did you mean 'matmul'?"),
+        (["all.mlir", "--entry", "x"], "no function 'x'; known: conv, matmul, dynamic"),
+        (["all.mlir", "--entry", "dynamic"], "'a' has the dynamic shape memref<?xf32>"),
+        (["all.mlir", "--entry", "matmul", "--repeat", "0"], "repeat=0: at least one run"),
+        (["all.mlir", "--entry", "conv", "--require-tiled"], "all.mlir:4:3: error: "),
+        (["nowhere.mlir"], "nowhere.mlir: error: cannot read it"),
+        (["matmul.mlir", "--machine", "pdp11"], "mopt-run: error: unknown machine 'pdp11'"),
+        (["matmul.mlir", "--cpu", "pdp11"], "mopt-run: error: LLVM knows no CPU 'pdp11'"),
+        (["matmul.mlir", "--format", "xml"], "argument --format: invalid choice: 'xml'"),
+    ],
+)
+def test_refusals(run, argv, message):
+    code, text, errors = run(*argv)
+    assert (code, text) == (1, "")
+    assert message in errors
+    assert "Traceback" not in errors
+
+
+def test_a_closed_pipe():
+    program = "import sys; from mopt_mlir.tools.mopt_run import main; sys.exit(main())"
+    command = [sys.executable, "-c", program, "--machine", "haswell", "-"]
+    process = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    process.stdout.close()
+    process.stdin.write(MATMUL.encode())
+    process.stdin.close()
+    errors = process.stderr.read().decode()
+    assert process.wait() == 1
+    assert "mopt-run: error: the reader closed the pipe" in errors
+    assert "Traceback" not in errors
+
+
+def test_the_peak_is_that_of_the_instructions_asked_for():
+    assert measure_peak("f32", cpu="haswell") > 1
+    assert measure_peak("f64", threads=2) > 1
+    with pytest.raises(UserError, match="LLVM knows no CPU 'pdp11'"):
+        measure_peak(cpu="pdp11")
+
+
+def test_runs_are_counted_and_caches_flushed_before_each():
+    calls = []
+    seconds = time_runs(lambda: calls.append("run"), 2, lambda: calls.append("flush"))
+    assert len(seconds) == 2
+    assert calls == ["flush", "run", "flush", "run"]
+    flush_caches()
+
+
+def test_random_data_does_not_depend_on_the_process(run):
+    from mopt_mlir import compile
+    from mopt_mlir.running import random_arguments
+
+    entry = compile(MATMUL, machine="haswell")["matmul"].entry
+    first, second = random_arguments(entry, seed=1), random_arguments(entry, seed=1)
+    for left, right in zip(first, second, strict=True):
+        np.testing.assert_array_equal(left, right)
+        assert left.ctypes.data % 64 == 0

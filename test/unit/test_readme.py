@@ -1,0 +1,138 @@
+"""What the README and the documentation show is run, and what they say it prints is compared."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+
+FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+
+ABRIDGED = re.compile(r"\s*\.\.\.\s*$")
+"""A line of shown output that stands for any number of lines."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block of a page: its language, its text, and where it starts."""
+
+    page: Path
+    line: int
+    language: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.page.name}:{self.line}"
+
+
+@dataclass(frozen=True)
+class Command:
+    """A line after `$ ` in a console block, and the output that the page shows below it."""
+
+    text: str
+    output: Sequence[str]
+
+
+def blocks(page: Path) -> Iterator[Block]:
+    for match in FENCED.finditer(page.read_text()):
+        line = match.string.count("\n", 0, match.start()) + 1
+        yield Block(page, line, match[1], match[2])
+
+
+def commands(block: Block) -> Iterator[Command]:
+    for shown in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]:
+        text, *output = shown.replace("\\\n", "").splitlines()
+        yield Command(text, output)
+
+
+BLOCKS = [block for page in PAGES for block in blocks(page)]
+
+
+def written_in(language: str) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize(
+        "block", [block for block in BLOCKS if block.language == language], ids=str
+    )
+
+
+@pytest.fixture
+def workplace(tmp_path: Path) -> Path:
+    """A directory to write to, with the examples where the pages expect them."""
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    return tmp_path
+
+
+def run(command: Sequence[str], cwd: Path) -> str:
+    scripts = sysconfig.get_path("scripts")
+    environment = {**os.environ, "PATH": os.pathsep.join([scripts, os.environ["PATH"]])}
+    done = subprocess.run(
+        command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def assert_shows(shown: Sequence[str], printed: str) -> None:
+    """Every line of `shown` is printed, in this order; without an ellipsis, one below the other.
+
+    An ellipsis inside a line stands for any text.
+    """
+    lines = iter(enumerate(printed.splitlines()))
+    previous = -1
+    gap = True  # before the first line anything may be printed
+    for line in shown:
+        if ABRIDGED.match(line):
+            gap = True
+            continue
+        pattern = ".*".join(map(re.escape, line.strip().split("...")))
+        found = next((at for at, text in lines if re.fullmatch(pattern, text.strip())), None)
+        assert found is not None, f"not printed: {line}"
+        assert gap or found == previous + 1, f"lines are missing in front of: {line}"
+        previous, gap = found, False
+
+
+def test_pages_have_examples() -> None:
+    assert {block.language for block in BLOCKS} >= {"console", "python", "mlir"}
+
+
+def test_blocks_have_a_known_language() -> None:
+    unknown = [str(b) for b in BLOCKS if b.language not in ("console", "python", "mlir", "text")]
+    assert not unknown
+
+
+@written_in("console")
+def test_commands(block: Block, workplace: Path) -> None:
+    for command in commands(block):
+        if command.text.startswith("make "):
+            # these take minutes; that the target exists is what can go wrong unnoticed
+            run(["make", "--dry-run", *command.text.split()[1:]], ROOT)
+        else:
+            printed = run(["bash", "-euo", "pipefail", "-c", command.text], workplace)
+            assert_shows(command.output, printed)
+
+
+@written_in("python")
+def test_python_example(block: Block, workplace: Path) -> None:
+    run([sys.executable, "-c", block.text], workplace)
+
+
+@written_in("mlir")
+def test_mlir_example_is_part_of_a_file(block: Block) -> None:
+    files = [path.read_text() for path in (ROOT / "examples").glob("*.mlir")]
+    assert any(block.text in text for text in files), f"{block} is in no file of examples/"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    links = re.findall(r"\]\((?!https?://|#)([^)#]+)", FENCED.sub("", page.read_text()))
+    assert [link for link in links if not (page.parent / link).exists()] == []
