@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -16,9 +15,6 @@ ALIGNMENT = 64
 """Bytes; a cache line and the largest vector register."""
 
 _SMALL = 4096  # bytes; below that, text is quick
-
-_RESOURCE = re.compile(r':\s*"0x([0-9A-Fa-f]*)"\s*\}\s*\}\s*#-\}\s*$')
-_RESOURCE_HEADER = 4  # bytes of alignment in front of the data
 
 Constants = Mapping[str, "NDArray[np.uint8]"]
 """The bytes of constants by symbol, each at a multiple of ALIGNMENT."""
@@ -35,7 +31,7 @@ def take_constants(module: Any) -> Constants:
         for op in module.regions[0].blocks[0].operations:
             if op.operation.name != "llvm.mlir.global" or "value" not in op.attributes:
                 continue
-            data = _bytes_of(ir, op.operation, op.attributes["value"])
+            data = _bytes_of(op.operation, op.attributes["value"])
             if data is not None and data.nbytes >= _SMALL:
                 taken[op.attributes["sym_name"].value] = _aligned(data)
                 del op.attributes["value"]
@@ -43,29 +39,22 @@ def take_constants(module: Any) -> Constants:
     return taken
 
 
-def _bytes_of(ir: Any, op: Any, value: Any) -> NDArray[np.uint8] | None:
+def _bytes_of(op: Any, value: Any) -> NDArray[np.uint8] | None:
     import numpy as np
 
+    from mopt_mlir.constants import resource_bytes
+
+    ir = bindings_of(op).ir
     if isinstance(value, ir.DenseFPElementsAttr | ir.DenseIntElementsAttr):
         if str(ir.ShapedType(value.type).element_type) in ("i1", "bf16"):
             return None  # packed bits, and what numpy has no type for
         return np.ascontiguousarray(np.array(value)).reshape(-1).view(np.uint8)
-    if str(value).startswith("dense_resource"):
-        return _resource(ir, op)
-    return None
+    data = resource_bytes(op, bindings_of(op)) if _is_resource(value) else None
+    return None if data is None else np.frombuffer(data, np.uint8)
 
 
-def _resource(ir: Any, op: Any) -> NDArray[np.uint8]:
-    """The bytes of a resource, from the hexadecimal text that a module of its own prints: the
-    bindings give no other access to them."""
-    import numpy as np
-
-    with op.location:
-        module = ir.Module.create()
-    module.body.append(op.clone())
-    match = _RESOURCE.search(str(module))
-    assert match, "a module with a resource prints the resource"
-    return np.frombuffer(bytes.fromhex(match[1]), np.uint8)[_RESOURCE_HEADER:]
+def _is_resource(value: Any) -> bool:
+    return str(value).startswith("dense_resource")
 
 
 def _aligned(data: NDArray[np.uint8]) -> NDArray[np.uint8]:

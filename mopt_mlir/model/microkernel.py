@@ -243,8 +243,9 @@ def _max_rows(machine: Machine, vectors: int) -> int:
 
 def _pixel_tiles(problem: Problem, most: int) -> Iterator[dict[str, int]]:
     """Register tiles over output pixels: a piece of a row, or several whole rows."""
-    images = sorted(problem.by_role(Role.IMAGE), key=lambda dim: _output_index(problem, dim))
-    images = images or list(problem.by_role(Role.BATCH))
+    images = [dim for dim in problem.by_role(Role.IMAGE) if problem.extent(dim) > 1]
+    images = sorted(images, key=lambda dim: _output_index(problem, dim))
+    images = images or [dim for dim in problem.by_role(Role.BATCH) if problem.extent(dim) > 1]
     if not images:
         yield {}
         return

@@ -9,9 +9,9 @@
 // CHECK-SAME:      microkernel = {lanes = "{{[a-z]}}", reduction = [
 // CHECK-SAME:      packing = "
 // CHECK-SAME:      prediction = {bottleneck = "
-// CHECK-SAME:      cost = {{[0-9.e-]+}} : f64
-// CHECK-SAME:      gap = {{[0-9.e-]+}} : f64
-// CHECK-SAME:      lower_bound = {{[0-9.e-]+}} : f64
+// CHECK-SAME:      cost = {{[0-9.eE-]+}} : f64
+// CHECK-SAME:      gap = {{[0-9.eE-]+}} : f64
+// CHECK-SAME:      lower_bound = {{[0-9.eE-]+}} : f64
 // CHECK-SAME:      volumes = {DRAM = {input =
 // CHECK-SAME:      threads = 1
 func.func @conv(%input: memref<1x64x58x58xf32>, %weights: memref<64x64x3x3xf32>,

@@ -41,9 +41,7 @@ def test_a_convolution_has_the_eight_classes_of_the_paper(layout: str, stride: i
 
 
 def test_degenerate_problems_have_fewer_classes() -> None:
-    assert {c.name for c in permutation_classes(matmul(4, 5, 6))} == {"n", "c", "nk"} or {
-        c.name for c in permutation_classes(matmul(4, 5, 6))
-    } == {"n", "c", "ck"}
+    assert {c.name for c in permutation_classes(matmul(4, 5, 6))} == {"n", "c", "ck"}
     pointwise = permutation_classes(conv2d(k=8, h=1, w=64, c=8, r=1, s=1))
     assert len(pointwise) == 3
     assert [c.order[:4] for c in pointwise] == [("n", "h", "r", "s")] * 3
@@ -60,7 +58,7 @@ def test_no_order_moves_less_than_the_best_class(stride: int, dilation: int) -> 
     for _ in range(2):
         tile = {dim.name: rng.randint(1, dim.extent) for dim in problem.dims}
         level = Tiling(tile, {d: -(-problem.extent(d) // tile[d]) for d in problem.names})
-        best = min(map(lambda order: moved(problem, level, order), classes))
+        best = min(moved(problem, level, order) for order in classes)
         assert best == min(moved(problem, level, order) for order in orders)
 
 

@@ -59,7 +59,6 @@ def test_closed_forms_of_the_paper() -> None:
     extent = {"n": 4, "k": 12, "c": 8, "r": 6, "s": 4, "h": 10, "w": 9}
     tile = {"n": 2, "k": 4, "c": 2, "r": 3, "s": 2, "h": 5, "w": 3}
     problem = conv2d(**extent)
-    n, k, c, r, s, h, w = extent.values()
     tn, tk, tc, tr, ts, th, tw = tile.values()
     qn, qk, qc, qr, qs, qh, qw = (extent[d] // tile[d] for d in extent)
     every = qn * qk * qc * qr * qs * qh * qw
@@ -67,10 +66,26 @@ def test_closed_forms_of_the_paper() -> None:
     rows, columns = th + tr - 1, tw + ts - 1
     # The input's overlapping axis: without the trips of the innermost loop, over its whole length.
     forms = {
-        "w": (every // qw * tn * tc * rows * (w + ts - 1), qk * qc * qr * qs * ker, every * out),
-        "h": (every // qh * tn * tc * (h + tr - 1) * columns, qk * qc * qr * qs * ker, every * out),
-        "s": (every // qs * tn * tc * rows * (tw + s - 1), every * ker, qn * qk * qh * qw * out),
-        "r": (every // qr * tn * tc * (th + r - 1) * columns, every * ker, qn * qk * qh * qw * out),
+        "w": (
+            every // qw * tn * tc * rows * (extent["w"] + ts - 1),
+            qk * qc * qr * qs * ker,
+            every * out,
+        ),
+        "h": (
+            every // qh * tn * tc * (extent["h"] + tr - 1) * columns,
+            qk * qc * qr * qs * ker,
+            every * out,
+        ),
+        "s": (
+            every // qs * tn * tc * rows * (tw + extent["s"] - 1),
+            every * ker,
+            qn * qk * qh * qw * out,
+        ),
+        "r": (
+            every // qr * tn * tc * (th + extent["r"] - 1) * columns,
+            every * ker,
+            qn * qk * qh * qw * out,
+        ),
     }
     for name, (moved, *others) in list(forms.items()):
         forms[name + "k"] = (moved // qk, every * ker, every * out)
@@ -94,7 +109,8 @@ def test_matrix_multiplication_is_equation_3() -> None:
 def test_loops_that_run_once_do_not_matter() -> None:
     problem = conv2d(k=8, h=8, w=8, c=8, r=3, s=3)
     tile = {**problem.extents, "h": 2}
-    assert len({tuple(volumes(problem, tile, c.order).values()) for c in permutation_classes(problem)}) == 1
+    classes = permutation_classes(problem)
+    assert len({tuple(volumes(problem, tile, c.order).values()) for c in classes}) == 1
 
 
 ALPHA = 0.75

@@ -1,0 +1,47 @@
+# Everything is installed into .venv, nothing outside this directory is touched.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test lint test-lit test-unit bench-smoke clean
+
+help: ## list the targets
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort \
+	  | awk -F '\t' '{ printf "  make %-12s %s\n", $$1, $$2 }'
+
+install: $(STAMP) ## create .venv and install mopt-mlir with its development tools into it
+
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit("mopt-mlir needs Python >= 3.10, and $(PYTHON) is " \
+	  + sys.version.split()[0] + ": try make PYTHON=python3.12" if sys.version_info < (3, 10) else 0)'
+	@echo "Creating $(VENV) with $(PYTHON) ..."
+	@$(PYTHON) -m venv $(VENV)
+	@echo "Installing mopt-mlir and its development tools into $(VENV), about 1 GB (once) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+demo: $(STAMP) ## compile ResNet-18's convolutions, run and check them on this machine
+	$(BIN)/mopt-demo examples/resnet18.mlir
+
+test: lint test-lit test-unit ## run the linter, the type checker and all tests
+
+lint: $(STAMP) ## check style (ruff) and types (mypy, strict)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+test-lit: $(STAMP) ## run the FileCheck tests only
+	$(BIN)/lit --succinct --order=smart test
+
+test-unit: $(STAMP) ## run the Python tests only
+	$(BIN)/python -m pytest -n 2 --dist loadgroup
+
+bench-smoke: $(STAMP) ## measure and check a sample of operators, a few minutes
+	$(BIN)/python -m benchmarks.smoke
+
+clean: ## remove .venv and everything else that was built
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,131 @@
+"""The cost of a plan, on a machine of round numbers where it can be worked out by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from mopt_mlir.machine import Cache, Machine
+from mopt_mlir.model.cost import PACK_CYCLES, TIE_BREAK, Rates, objective, predict
+from mopt_mlir.plan import LEVELS, Level, Microkernel, Plan
+from mopt_mlir.problem import conv2d
+
+MACHINE = Machine(
+    name="round",
+    cpu="x86-64",
+    cores=4,
+    frequency=1.0,
+    vector_bits=256,
+    vector_registers=16,
+    fma_per_cycle=2,
+    loads_per_cycle=2,
+    fma_latency=4,
+    caches=(
+        Cache("L1", 4096, 64, 8, False, 100.0, 400.0),
+        Cache("L2", 16384, 64, 8, False, 50.0, 200.0),
+        Cache("L3", 65536, 64, 8, True, 20.0, 40.0),
+    ),
+    dram_bandwidth=5.0,
+    dram_bandwidth_all=10.0,
+)
+PROBLEM = conv2d(k=32, h=8, w=12, c=10, r=3, s=3)
+KERNEL = Microkernel("k", 8, {"k": 16, "w": 6}, ("c", "r", "s"))
+IN, KER, OUT = 10 * 10 * 14 * 4, 32 * 10 * 9 * 4, 32 * 8 * 12 * 4
+
+
+def plan(order: str = "nkhwcrs", **tiles: dict[str, int]) -> Plan:
+    size = dict(PROBLEM.extents)
+    levels = []
+    for name in LEVELS:
+        size = {**size, **tiles.get(name, {})}
+        levels.append(Level(name, tuple(order), size))
+    made = Plan("round", 1, KERNEL, tuple(levels), packing="whole")
+    made.check(PROBLEM)
+    return made
+
+
+def test_everything_in_cache_moves_once() -> None:
+    predicted = predict(PROBLEM, MACHINE, plan(), constant_weights=True)
+    for resource in ("L2", "L3", "DRAM"):
+        assert predicted.volumes[resource] == {"input": IN, "weights": KER, "output": 2 * OUT}
+    assert predicted.seconds["DRAM"] == pytest.approx((IN + KER + 2 * OUT) / 5e9)
+    assert predicted.seconds["packing"] == 0
+
+
+def test_the_outer_of_two_loops_repeats_what_the_inner_one_moves() -> None:
+    rows_inside = plan("nkhwcrs", L2={"k": 16, "h": 4})
+    moved = predict(PROBLEM, MACHINE, rows_inside, constant_weights=True).volumes
+    assert moved["L3"] == {"input": 2 * IN, "weights": KER, "output": 2 * OUT}
+    assert moved["DRAM"] == {"input": IN, "weights": KER, "output": 2 * OUT}
+    channels_inside = plan("nwcrshk", L2={"k": 16, "h": 4})
+    moved = predict(PROBLEM, MACHINE, channels_inside, constant_weights=True).volumes
+    assert moved["L3"] == {"input": IN, "weights": 2 * KER, "output": 2 * OUT}
+
+
+def test_accumulators_stay_in_registers_over_reduction_loops_of_register_tiles() -> None:
+    tile = {"k": 16, "w": 6, "h": 1}
+    whole = predict(PROBLEM, MACHINE, plan(L1=tile))
+    streamed = predict(PROBLEM, MACHINE, plan(L1={**tile, "c": 5}))
+    assert streamed.volumes["L1"]["output"] == whole.volumes["L1"]["output"] == OUT
+    assert streamed.seconds["compute"] == whole.seconds["compute"]
+    for stopped in (
+        plan("ncrskhw", L1={**tile, "c": 5}),
+        plan(L1={**tile, "h": 2, "c": 5}),
+        replace(plan(L1={**tile, "c": 5}), packing="L1"),
+    ):
+        assert predict(PROBLEM, MACHINE, stopped).volumes["L1"]["output"] == 3 * OUT
+
+
+def test_cores_share_the_work_and_the_slowest_counts() -> None:
+    alone = predict(PROBLEM, MACHINE, plan(), constant_weights=True)
+    split = replace(plan(L2={"h": 2}), threads=4, parallel={"h": 4})
+    shared = predict(PROBLEM, MACHINE, split, constant_weights=True)
+    assert shared.seconds["compute"] == pytest.approx(alone.seconds["compute"] / 4)
+    assert shared.volumes["DRAM"] == alone.volumes["DRAM"]
+    assert shared.seconds["DRAM"] == pytest.approx(alone.seconds["DRAM"] / 2)  # 10 GB/s, not 5
+    assert shared.volumes["L3"]["weights"] == KER  # each core reads them all
+    uneven = replace(plan(L2={"h": 3}), threads=3, parallel={"h": 3})
+    imbalanced = predict(PROBLEM, MACHINE, uneven, constant_weights=True)
+    assert imbalanced.seconds["compute"] == pytest.approx(alone.seconds["compute"] * 3 / 8)
+
+
+def test_packing_is_paid_once_per_visit_of_its_tile() -> None:
+    elements = KER // 4
+
+    def seconds(made: Plan) -> float:
+        return predict(PROBLEM, MACHINE, made).seconds["packing"] * 1e9 / PACK_CYCLES
+
+    assert seconds(plan()) == pytest.approx(elements)
+    rows_outside = replace(plan("nhwkcrs", L2={"h": 4, "c": 5}), packing="L2")
+    assert seconds(rows_outside) == pytest.approx(2 * elements)
+    rows_inside = replace(plan("nkcrshw", L2={"h": 4, "c": 5}), packing="L2")
+    assert seconds(rows_inside) == pytest.approx(elements)
+    four = replace(plan(L2={"h": 2}), threads=4, parallel={"h": 4})
+    assert seconds(four) == pytest.approx(elements / 4)  # they share it in front of the nest
+    assert seconds(replace(four, packing="L2")) == pytest.approx(elements)  # each packs for itself
+
+
+def test_packing_passes_the_caches_inside() -> None:
+    def traffic(packing: str) -> list[str]:
+        volumes = predict(PROBLEM, MACHINE, replace(plan(), packing=packing)).volumes
+        return [resource for resource, moved in volumes.items() if moved.get("packing")]
+
+    assert traffic("whole") == ["L1", "L2", "L3", "DRAM"]
+    assert traffic("L3") == ["L1", "L2", "L3"]
+    assert traffic("L1") == ["L1"]
+
+
+def test_the_objective_is_the_slowest_resource_and_a_little_of_all() -> None:
+    seconds = {"compute": 3.0, "packing": 2.0, "L1": 1.0, "L2": 4.0, "L3": 0.0, "DRAM": 0.0}
+    assert objective(seconds) == 5.0 + TIE_BREAK * 10.0
+
+
+def test_rates_of_shared_resources() -> None:
+    rates = Rates.of(MACHINE, 4)
+    assert rates.bytes == {"L1": 100e9, "L2": 50e9, "L3": 10e9, "DRAM": 10e9}
+
+
+def test_a_plan_without_all_levels_is_refused() -> None:
+    with pytest.raises(ValueError, match="needs a plan with the levels L3, L2, L1"):
+        predict(PROBLEM, MACHINE, replace(plan(), levels=plan().levels[:2]))

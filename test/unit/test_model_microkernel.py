@@ -1,0 +1,165 @@
+"""Microkernels: which are on the menu, and how fast the model takes them to be."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from mopt_mlir.machine import Machine, by_name
+from mopt_mlir.model.microkernel import (
+    NoMicrokernelError,
+    count_register_tiles,
+    menu,
+    needs_panels,
+    reduction_order,
+    register_work,
+    step_cycles,
+    tile_kinds,
+)
+from mopt_mlir.plan import Microkernel
+from mopt_mlir.problem import ElementType, LinearForm, Problem, Tensor, conv2d
+
+ZEN5, HASWELL = by_name("znver5"), by_name("haswell")
+
+
+def share_of_peak(rows: int, vectors: int) -> float:
+    cycles = step_cycles(ZEN5, rows, vectors, rows + vectors)
+    return rows * vectors / ZEN5.fma_per_cycle / cycles
+
+
+@pytest.mark.parametrize(
+    ("shapes", "low", "high"),
+    [
+        ([(14, 2), (13, 2), (12, 2), (8, 2), (9, 3), (8, 3), (6, 4), (5, 4)], 0.96, 1.0),
+        ([(14, 1), (8, 1), (28, 1)], 0.84, 0.96),
+        ([(4, 2), (4, 3), (3, 4)], 0.65, 0.78),
+    ],
+)
+def test_shares_of_peak_are_those_measured(
+    shapes: list[tuple[int, int]], low: float, high: float
+) -> None:
+    for shape in shapes:
+        assert low <= share_of_peak(*shape) <= high, shape
+
+
+def test_more_rows_never_take_less_time() -> None:
+    for vectors in range(1, 8):
+        cycles = [step_cycles(ZEN5, rows, vectors, rows + vectors) for rows in range(1, 29)]
+        assert cycles == sorted(cycles)
+
+
+@pytest.mark.parametrize("machine", [ZEN5, HASWELL], ids=lambda machine: machine.name)
+@pytest.mark.parametrize("element", list(ElementType))
+def test_accumulators_fit_in_registers(machine: Machine, element: ElementType) -> None:
+    problem = conv2d(k=64, h=7, w=30, c=8, r=3, s=3, element=element)
+    for kernel in menu(problem, machine):
+        assert kernel.vector == machine.lanes(element)
+        vectors = kernel.extent(kernel.lanes) // kernel.vector
+        rows = 1
+        for dim, size in kernel.tile.items():
+            rows *= 1 if dim == kernel.lanes else size
+        assert rows * vectors + vectors + 1 <= machine.vector_registers
+
+
+def test_lanes_run_over_channels_or_contiguous_pixels() -> None:
+    def lanes(problem: Problem) -> set[str]:
+        return {kernel.lanes for kernel in menu(problem, ZEN5)}
+
+    size = {"k": 64, "h": 28, "w": 28, "c": 8, "r": 3, "s": 3}
+    assert lanes(conv2d(**size)) == {"k", "w"}
+    assert lanes(conv2d(**size, stride=(2, 1))) == {"k", "w"}
+    assert lanes(conv2d(**size, stride=(1, 2))) == {"k"}
+    assert lanes(conv2d(**size, layout="nhwc")) == {"k"}
+
+
+def test_small_images_are_tiled_by_whole_rows() -> None:
+    tiles = [dict(k.tile) for k in menu(conv2d(k=64, h=7, w=7, c=8, r=3, s=3), ZEN5)]
+    assert {"k": 32, "h": 2, "w": 7} in tiles
+    assert not [tile for tile in tiles if tile.get("h", 1) > 1 and tile["w"] != 7]
+
+
+def test_short_vectors_where_one_covers_the_dim() -> None:
+    def vectors(k: int) -> set[int]:
+        kernels = menu(conv2d(k=k, h=9, w=9, c=4, r=3, s=3, layout="nhwc"), ZEN5)
+        return {kernel.vector for kernel in kernels}
+
+    assert vectors(9) == {16}
+    assert vectors(8) == {16, 8}
+    assert vectors(3) == {16, 8, 4}
+
+
+def test_only_strided_channels_need_panels() -> None:
+    size = {"k": 64, "h": 9, "w": 9, "c": 4, "r": 3, "s": 3}
+    for weights, strided in (("fchw", True), ("fhwc", True), ("hwcf", False)):
+        problem = conv2d(**size, weights=weights)
+        needs = {k.lanes: needs_panels(problem, k) for k in menu(problem, ZEN5)}
+        assert needs == {"k": strided, "w": False}
+
+
+def test_reduction_follows_the_input_in_memory() -> None:
+    size = {"k": 8, "h": 9, "w": 9, "c": 4, "r": 3, "s": 3}
+    assert reduction_order(conv2d(**size)) == ("c", "r", "s")
+    nhwc = conv2d(**size, layout="nhwc")
+    assert reduction_order(nhwc) == ("r", "s", "c")
+    unknown = replace(nhwc, input=replace(nhwc.input, strides=(None,) * 4))
+    assert reduction_order(unknown) == ("r", "s", "c")
+
+
+def test_nothing_to_vectorise_is_said() -> None:
+    size = {"k": 1, "h": 9, "w": 9, "c": 4, "r": 3, "s": 3}
+    problem = conv2d(**size, stride=2)
+
+    def drop_channel(tensor: Tensor) -> Tensor:
+        return replace(
+            tensor, axes=tuple(LinearForm.of() if "k" in a.dims else a for a in tensor.axes)
+        )
+
+    without_channel = replace(
+        problem,
+        dims=tuple(dim for dim in problem.dims if dim.name != "k"),
+        weights=drop_channel(problem.weights),
+        output=drop_channel(problem.output),
+    )
+    with pytest.raises(NoMicrokernelError, match="no dim to vectorise: the problem has no output"):
+        menu(without_channel, ZEN5)
+
+
+def test_partial_tiles_are_smaller_kernels_with_whole_vectors() -> None:
+    """70 channels and 30 columns in 32 x 14: two whole channel tiles and one of 6, which is one
+    vector; two whole column tiles and one of 2."""
+    problem = conv2d(k=70, h=3, w=30, c=5, r=3, s=3)
+    kernel = Microkernel("k", 16, {"k": 32, "w": 14}, ("c", "r", "s"))
+    kinds = tile_kinds(problem, ZEN5, kernel, panels=True)
+    work_of = {"".join(sorted(kind.partial)): kind.work for kind in kinds}
+    steps = 5 * 3 * 3
+    assert set(work_of) == {"", "k", "w", "kw"}
+    assert work_of[""].weights == 32 * steps
+    assert work_of["k"].weights == 16 * steps
+    assert work_of["w"].input == 2 * steps
+    counts = {
+        dim: count_register_tiles(problem.extent(dim), kernel.extent(dim), problem.extent(dim))
+        for dim in problem.parallel_dims
+    }
+    assert counts == {"n": (1, 0), "k": (2, 1), "h": (3, 0), "w": (2, 1)}
+    work = register_work(kinds, counts)
+    assert work.input == 3 * 3 * 30 * steps  # three channel tiles, three rows
+    assert work.weights == 3 * 3 * (32 + 32 + 16) * steps  # three column tiles, three rows
+    # The first visit stores and does not load; each further one loads and stores.
+    assert work.output + work.output_per_visit == 70 * 3 * 30
+    assert work.output_per_visit == 2 * 70 * 3 * 30
+
+
+def test_a_dim_smaller_than_the_register_tile_is_one_tile() -> None:
+    assert count_register_tiles(5, 16, 5) == (1, 0)
+    assert count_register_tiles(20, 16, 20) == (1, 1)
+
+
+def test_transposed_outputs_cost_more_than_contiguous_ones() -> None:
+    kernel = Microkernel("k", 16, {"k": 32, "w": 14}, ("c", "r", "s"))
+    size = {"k": 64, "h": 28, "w": 28, "c": 8, "r": 3, "s": 3}
+    nchw, nhwc = (
+        tile_kinds(conv2d(**size, layout=layout), ZEN5, kernel, panels=True)[0].work
+        for layout in ("nchw", "nhwc")
+    )
+    assert nchw.cycles_per_visit > 2 * nhwc.cycles_per_visit

@@ -1,0 +1,175 @@
+"""The solver's arrays, design space and SCIP model against the model itself and plain counting."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from itertools import product
+from math import ceil, exp, log
+
+import numpy as np
+import pytest
+
+from mopt_mlir.machine import by_name
+from mopt_mlir.model.cost import predict
+from mopt_mlir.plan import LEVELS, Level, Plan
+from mopt_mlir.problem import Problem, conv2d
+from mopt_mlir.solver.convex import log_run, log_runs, lower_hull, tile_sizes
+from mopt_mlir.solver.evaluate import Evaluator, Ints
+from mopt_mlir.solver.search import descend, useful_sizes
+from mopt_mlir.solver.space import choices, least_covered, splits
+
+
+def random_problem(rng: random.Random) -> Problem:
+    return conv2d(
+        n=rng.randint(1, 3),
+        k=rng.randint(1, 70),
+        h=rng.randint(1, 20),
+        w=rng.randint(1, 20),
+        c=rng.randint(1, 40),
+        r=rng.randint(1, 5),
+        s=rng.randint(1, 5),
+        stride=rng.randint(1, 3),
+        dilation=rng.randint(1, 3),
+        layout=rng.choice(["nchw", "nhwc"]),
+        weights=rng.choice(["fchw", "hwcf", "fhwc"]),
+    )
+
+
+def random_tilings(rng: random.Random, evaluate: Evaluator, number: int) -> Ints:
+    """Nested tilings; whole extents and single register tiles are frequent."""
+    rows = []
+    for _ in range(number * len(LEVELS)):
+        draws = ((1, int(n), rng.randint(1, int(n))) for n in evaluate.units)
+        rows.append([rng.choice(draw) for draw in draws])
+    return evaluate.nest(np.array(rows).reshape(number, len(LEVELS), -1))
+
+
+def plan_of(evaluate: Evaluator, tiling: Ints) -> Plan:
+    costs = evaluate(tiling[None])
+    names, choice = evaluate.problem.names, evaluate.choice
+    sizes = np.minimum(tiling * evaluate.unit, evaluate.extents)
+    levels = [
+        Level(level, evaluate.classes[index].order, dict(zip(names, row.tolist(), strict=True)))
+        for level, index, row in zip(LEVELS, costs.classes[0], sizes, strict=True)
+    ]
+    packing = evaluate.packings[costs.packing[0]]
+    return Plan("m", 8, choice.kernel, tuple(levels), dict(choice.parallel), packing)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_arrays_and_the_model_agree(seed: int) -> None:
+    rng = random.Random(seed)
+    for _ in range(15):
+        problem, machine = random_problem(rng), by_name(rng.choice(["znver5", "haswell"]))
+        constant = rng.random() < 0.3
+        options = choices(problem, machine, rng.choice([1, 2, 3, 8]), constant_weights=constant)
+        choice = rng.choice(options)
+        evaluate = Evaluator(problem, machine, choice)
+        tilings = random_tilings(rng, evaluate, 4)
+        for tiling, cost in zip(tilings, evaluate(tilings).cost, strict=True):
+            plan = plan_of(evaluate, tiling)
+            plan.check(problem)
+            predicted = predict(problem, machine, plan, constant_weights=constant)
+            assert predicted.cost == pytest.approx(cost, rel=1e-9)
+            assert predicted.cost >= choice.bound * (1 - 1e-9)
+
+
+def test_no_order_or_packing_beats_the_one_that_is_chosen() -> None:
+    rng = random.Random(11)
+    problem, machine = conv2d(k=40, h=6, w=9, c=6, r=3, s=1, stride=2), by_name("znver5")
+    orders = [tuple(rng.sample(problem.names, len(problem.names))) for _ in range(60)]
+    for choice in rng.sample(choices(problem, machine, 2, constant_weights=False), 6):
+        evaluate = Evaluator(problem, machine, choice)
+        for tiling in random_tilings(rng, evaluate, 2):
+            plan = plan_of(evaluate, tiling)
+            best = predict(problem, machine, plan).cost
+            packings = ("none",) if plan.packing == "none" else ("whole", *LEVELS)
+            for _ in range(60):
+                levels = tuple(replace(level, order=rng.choice(orders)) for level in plan.levels)
+                other = replace(plan, levels=levels, packing=rng.choice(packings))
+                assert predict(problem, machine, other).cost >= best * (1 - 1e-9)
+
+
+def test_choices_come_most_promising_first_and_split_the_work() -> None:
+    options = choices(
+        conv2d(k=64, h=8, w=30, c=8, r=3, s=3), by_name("znver5"), 4, constant_weights=False
+    )
+    assert [c.bound for c in options] == sorted(c.bound for c in options)
+    assert {len(c.parallel) for c in options} >= {1, 2}
+    assert all(np.prod(list(c.parallel.values())) <= 4 for c in options)
+
+
+@pytest.mark.parametrize(
+    ("units", "threads"), [((4, 7, 1), 5), ((2, 3), 4), ((1, 1), 8), ((6,), 4)]
+)
+def test_splits_are_those_that_no_other_beats(units: tuple[int, ...], threads: int) -> None:
+    every = [
+        ways for ways in product(*(range(1, n + 1) for n in units)) if np.prod(ways) <= threads
+    ]
+
+    def shares(ways: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(ceil(n / w) for n, w in zip(units, ways, strict=True))
+
+    def beaten(share: tuple[int, ...]) -> bool:
+        return any(
+            other != share and all(a <= b for a, b in zip(other, share, strict=True))
+            for other in map(shares, every)
+        )
+
+    expected = {share for share in map(shares, every) if not beaten(share)}
+    found = splits(units, threads)
+    assert {shares(ways) for ways in found} == expected
+    assert len(found) == len(expected)
+    assert all(np.prod(ways) <= threads for ways in found)
+
+
+@pytest.mark.parametrize(
+    ("extent", "unit", "ways"), [(70, 32, 2), (64, 48, 2), (56, 9, 4), (7, 1, 3)]
+)
+def test_the_first_core_covers_at_least_what_is_claimed(extent: int, unit: int, ways: int) -> None:
+    points = []
+    for tile in range(1, ceil(extent / unit) + 1):
+        mine = 0
+        for start in range(0, extent, tile * unit):
+            end = min(start + tile * unit, extent)
+            mine += min(end, start + ceil(tile / ways) * unit) - start
+        points.append(mine)
+    assert least_covered(extent, unit, ways) == min(points)
+
+
+@pytest.mark.parametrize("units", [1, 2, 7, 12, 97])
+def test_useful_sizes_are_the_smallest_for_each_number_of_tiles(units: int) -> None:
+    smallest: dict[int, int] = {}
+    for size in range(units, 0, -1):
+        smallest[ceil(units / size)] = size
+    assert useful_sizes(units).tolist() == sorted(smallest.values())
+
+
+@pytest.mark.parametrize("extent", [2, 7, 30, 97])
+def test_hulls_lie_below_every_size(extent: int) -> None:
+    facets = lower_hull(tile_sizes(extent, [1, 3], [extent, ceil(extent / 2)]), extent)
+    for size in range(1, extent + 1):
+        trips = log(ceil(extent / size))
+        assert all(trips >= offset - slope * log(size) - 1e-9 for slope, offset in facets)
+
+
+@pytest.mark.parametrize("dilation", [1, 2, 3, 9])
+def test_chords_lie_below(dilation: int) -> None:
+    for count in range(1, 8):
+        points = log_run(dilation, log(count), 7)
+        assert exp(points) <= min(dilation, count) + 1e-9
+        assert exp(log_runs(dilation, log(count), 7)) <= min(dilation * count, 7) + 1e-9
+
+
+def test_a_descent_that_starts_too_large_ends_in_the_caches() -> None:
+    problem, machine = conv2d(k=256, h=28, w=28, c=256, r=3, s=3), by_name("haswell")
+    choice = choices(problem, machine, 1, constant_weights=True)[0]
+    evaluate = Evaluator(problem, machine, choice)
+    start = np.tile(evaluate.units, (len(LEVELS), 1))
+    assert evaluate(start[None]).overflow[0] > 1
+    found = descend(evaluate, start)
+    assert found is not None
+    costs = evaluate(found.tiling[None])
+    assert costs.overflow[0] <= 1
+    assert costs.cost[0] == found.cost

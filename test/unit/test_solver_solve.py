@@ -1,0 +1,203 @@
+"""`solve`: proven plans for real operators, honest bounds, the same result every time."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from benchmarks.workloads import TABLE1
+from mopt_mlir.machine import Machine, by_name
+from mopt_mlir.model.cost import tile_bytes
+from mopt_mlir.plan import Plan
+from mopt_mlir.problem import ElementType, Problem, conv2d
+from mopt_mlir.solver import solve
+from mopt_mlir.solver.evaluate import Evaluator, Ints
+from mopt_mlir.solver.space import choices
+
+OPERATORS = {row[0]: row[1:] for row in json.loads(TABLE1.read_text())["operators"]}
+
+
+def table1(name: str, **options: int) -> Problem:
+    k, h, w, c, r, s, stride = OPERATORS[name]
+    if r == s == stride == 1:
+        h, w = 1, h * w  # its pixels lie one after the other
+    return conv2d(k=k, h=h, w=w, c=c, r=r, s=s, stride=stride, **options)
+
+
+def proven(problem: Problem, machine: Machine, threads: int = 1, gap: float = 0.01) -> Plan:
+    plan = solve(problem, machine, threads, gap=gap)
+    plan.check(problem)
+    assert plan.prediction is not None
+    assert 0 < plan.prediction.lower_bound <= plan.prediction.cost
+    assert plan.prediction.gap <= gap * 1.001, plan.prediction
+    for level in plan.levels:
+        cache = machine.cache(level.name)
+        assert tile_bytes(problem, level.tile) <= machine.capacity_factor * cache.size
+    return plan
+
+
+@pytest.mark.parametrize(
+    ("machine", "threads"), [("znver5", 1), ("znver5", 2), ("i7-9700k", 1), ("i7-9700k", 8)]
+)
+def test_every_operator_of_table_1_is_proven_to_one_percent(machine: str, threads: int) -> None:
+    for name in OPERATORS:
+        proven(table1(name), by_name(machine), threads)
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        {"k": 192, "h": 17, "w": 17, "c": 192, "r": 1, "s": 7},
+        {"k": 96, "h": 56, "w": 56, "c": 3, "r": 4, "s": 4, "stride": 4},
+        {"k": 1, "h": 56, "w": 56, "c": 96, "r": 7, "s": 7},
+        {"k": 96, "h": 56, "w": 56, "c": 1, "r": 7, "s": 7},
+        {"k": 256, "h": 28, "w": 28, "c": 256, "r": 3, "s": 3, "dilation": 2},
+        {"k": 512, "h": 7, "w": 7, "c": 512, "r": 3, "s": 3, "n": 32},
+        {"k": 103, "h": 53, "w": 47, "c": 101, "r": 3, "s": 3},
+        {"k": 997, "h": 1, "w": 1, "c": 1009, "r": 1, "s": 1},
+        {"k": 1, "h": 1, "w": 1, "c": 1, "r": 1, "s": 1},
+    ],
+)
+def test_unusual_shapes_are_proven_too(sizes: dict[str, int]) -> None:
+    for layout, element in (("nchw", ElementType.F32), ("nhwc", ElementType.F64)):
+        proven(conv2d(**sizes, layout=layout, element=element), by_name("znver5"), 2)
+
+
+def test_no_plan_lies_below_the_bound() -> None:
+    rng = np.random.default_rng(5)
+    for name, machine, threads in (
+        ("R2", "znver5", 1),
+        ("R11", "i7-9700k", 8),
+        ("Y9", "haswell", 2),
+    ):
+        problem, target = table1(name), by_name(machine)
+        plan = proven(problem, target, threads)
+        assert plan.prediction is not None
+        options = choices(problem, target, threads, constant_weights=False)
+        for choice in options[:: max(1, len(options) // 40)]:
+            evaluate = Evaluator(problem, target, choice)
+            costs = evaluate(random_tilings(rng, evaluate, 500))
+            fitting = costs.cost[costs.overflow <= 1]
+            assert (fitting >= plan.prediction.lower_bound).all()
+
+
+def random_tilings(rng: np.random.Generator, evaluate: Evaluator, number: int) -> Ints:
+    """Sizes that are uniform in their logarithms, whole extents now and then."""
+    shape = (number, 3, len(evaluate.units))
+    sizes = np.exp(rng.random(shape) * np.log(evaluate.units)).astype(np.int64)
+    return evaluate.nest(np.where(rng.random(shape) < 0.3, evaluate.units, sizes))
+
+
+def test_the_same_plan_in_any_process() -> None:
+    script = (
+        "import json; from mopt_mlir.machine import by_name; from mopt_mlir.problem import conv2d;"
+        "from mopt_mlir.solver import solve;"
+        "problem = conv2d(k=64, h=56, w=56, c=64, r=3, s=3);"
+        "print(json.dumps(solve(problem, by_name('znver5'), 2).as_dict()))"
+    )
+    runs = [
+        subprocess.run(
+            [sys.executable, "-c", script],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        for seed in ("1", "2")
+    ]
+    here = solve(conv2d(k=64, h=56, w=56, c=64, r=3, s=3), by_name("znver5"), 2)
+    assert runs[0].stdout == runs[1].stdout
+    assert json.loads(runs[0].stdout) == here.as_dict()
+    assert not runs[0].stderr
+
+
+def test_without_time_there_is_a_plan_with_its_true_gap() -> None:
+    problem, machine = table1("Y18"), by_name("i7-9700k")
+    hasty = solve(problem, machine, gap=1e-6, time_limit=0.0)
+    hasty.check(problem)
+    patient = proven(problem, machine)
+    assert hasty.prediction is not None
+    assert patient.prediction is not None
+    assert hasty.prediction.gap > 1e-6
+    assert hasty.prediction.lower_bound <= patient.prediction.cost
+
+
+def test_constant_weights_are_packed_for_nothing() -> None:
+    problem, machine = table1("R12"), by_name("znver5")
+    variable = solve(problem, machine).prediction
+    constant = solve(problem, machine, constant_weights=True)
+    assert constant.prediction is not None
+    assert variable is not None
+    assert constant.packing == "whole"
+    assert constant.prediction.seconds["packing"] == 0
+    assert constant.prediction.cost < variable.cost
+
+
+def test_contiguous_output_channels_are_read_in_place() -> None:
+    problem = conv2d(k=64, h=14, w=14, c=64, r=3, s=3, layout="nhwc", weights="hwcf")
+    plan = solve(problem, by_name("znver5"))
+    assert plan.microkernel.lanes == "k"
+    assert plan.packing == "none"
+
+
+def test_more_cores_than_work_are_left_idle() -> None:
+    plan = proven(conv2d(k=1, h=1, w=3, c=64, r=1, s=1), by_name("znver5"), 8)
+    assert np.prod(list(plan.parallel.values())) <= 3
+
+
+def test_small_problems_keep_simple_loops() -> None:
+    plan = proven(conv2d(k=32, h=8, w=14, c=8, r=3, s=3), by_name("znver5"))
+    assert plan.levels[0].tile == plan.levels[1].tile == {**plan.levels[0].tile, "k": 32, "w": 14}
+
+
+def test_wrong_arguments_are_refused() -> None:
+    problem, machine = conv2d(k=32, h=8, w=14, c=8, r=3, s=3), by_name("znver5")
+    with pytest.raises(ValueError, match="threads is 0; at least one is needed"):
+        solve(problem, machine, 0)
+    tiny = replace(machine, caches=tuple(replace(c, size=64) for c in machine.caches))
+    with pytest.raises(ValueError, match="no register tile fits into the caches of znver5"):
+        solve(problem, tiny)
+
+
+def test_a_failing_solver_leaves_a_plan_without_a_tight_bound(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    import pyscipopt
+
+    class Failing(pyscipopt.Model):  # type: ignore[misc]
+        def optimize(self) -> None:
+            raise Exception("SCIP: error in LP solver!")
+
+    monkeypatch.setattr(pyscipopt, "Model", Failing)
+    problem = table1("R2")
+    plan = solve(problem, by_name("znver5"), gap=1e-6)
+    plan.check(problem)
+    assert plan.prediction is not None
+    assert 1e-6 < plan.prediction.gap < 1
+
+
+def test_random_small_convolutions() -> None:
+    rng = random.Random(3)
+    for _ in range(20):
+        problem = conv2d(
+            n=rng.randint(1, 3),
+            k=rng.randint(1, 70),
+            h=rng.randint(1, 40),
+            w=rng.randint(1, 40),
+            c=rng.randint(1, 70),
+            r=rng.randint(1, 7),
+            s=rng.randint(1, 7),
+            stride=rng.randint(1, 3),
+            dilation=rng.randint(1, 3),
+            layout=rng.choice(["nchw", "nhwc"]),
+            weights=rng.choice(["fchw", "hwcf", "fhwc"]),
+            element=rng.choice(list(ElementType)),
+        )
+        proven(problem, by_name(rng.choice(["znver5", "haswell"])), rng.choice([1, 2]))
