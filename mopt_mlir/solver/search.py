@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import combinations, product
 from math import inf
 
@@ -21,6 +22,7 @@ STEPS = 3
 """How far a move of two dims goes in each one's list of useful sizes."""
 
 MAX_MOVES = 60
+"""A descent takes about ten moves; this only makes sure that it ends."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,7 @@ class Found:
     merit: float
 
 
+@lru_cache(maxsize=256)
 def useful_sizes(units: int) -> Ints:
     """The sizes worth a tile along a dim of `units`: the smallest for each number of tiles."""
     return np.array(sorted({-(-units // tiles) for tiles in range(1, units + 1)}), dtype=np.int64)
