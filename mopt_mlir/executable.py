@@ -66,6 +66,7 @@ def compile(
     from mopt_mlir.lowering.function import Function
     from mopt_mlir.lowering.jit import LoadedCode
     from mopt_mlir.lowering.native import compile_module
+    from mopt_mlir.lowering.scratch import RELEASE
 
     chosen = target.of_cpu(cpu or "host")
     target.check_runs_here(chosen)
@@ -74,7 +75,7 @@ def compile(
     )
     constants = take_constants(lowered.module)
     symbols = [entry.symbol for entry in lowered.entries]
-    native = compile_module(lowered.module, chosen, symbols)
+    native = compile_module(lowered.module, chosen, [*symbols, RELEASE])
     code = LoadedCode(native, symbols, constants)
     return Executable({entry.name: Function(entry, code) for entry in lowered.entries})
 

@@ -24,6 +24,9 @@ from mopt_mlir.problem import Problem, Role
 
 Ranges = Mapping[str, Range]
 
+SCRATCH = "mopt.scratch"
+"""Marks the allocation of packed weights, which a later stage may keep from call to call."""
+
 
 @dataclass(frozen=True)
 class Nest:
@@ -76,9 +79,11 @@ class Nest:
         shape = panel_shape(self.problem, self.plan.microkernel, sizes)
         type_ = ir.MemRefType.get(shape, self.operands.weights.type.element_type)
         with builder.named("panels"):
-            return builder.bindings.memref.AllocOp(
+            allocation = builder.bindings.memref.AllocOp(
                 type_, [], [], alignment=SCRATCH_ALIGNMENT
-            ).memref
+            )
+        allocation.attributes[SCRATCH] = ir.UnitAttr.get()
+        return allocation.memref
 
     def _panels(self, memref: Any, ranges: Ranges) -> Panels:
         starts = {dim: range_.start for dim, range_ in ranges.items()}

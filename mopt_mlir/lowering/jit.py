@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from ctypes import CFUNCTYPE
 from functools import cache
 from itertools import count
 from threading import Lock
 from typing import Any
+from weakref import finalize
 
 from mopt_mlir.diagnostics import UserError
 from mopt_mlir.lowering.constants import Constants
 from mopt_mlir.lowering.native import NativeModule
 from mopt_mlir.lowering.openmp import is_in_process, load_openmp
+from mopt_mlir.lowering.scratch import RELEASE
 
 _LOCK = Lock()  # LLVM's linker layer is shared by all threads of the process
 _NUMBERS = count()
@@ -35,18 +38,26 @@ class LoadedCode:
         elsewhere = (name for name in code.undefined if name not in self._constants)
         if missing := [name for name in elsewhere if not is_in_process(name)]:
             raise UserError(f"nobody defines {', '.join(missing)}, which the module declares")
+        releases = code.defines(RELEASE)
         library = llvm.JITLibraryBuilder().add_object_img(code.object()).add_current_process()
-        for symbol in symbols:
+        for symbol in (*symbols, *([RELEASE] if releases else [])):
             library.export_symbol(symbol)
         for symbol, data in self._constants.items():
             library.import_symbol(symbol, data.ctypes.data)
         with _LOCK:
             self._tracker = library.link(_linker(), f"mopt{next(_NUMBERS)}")
+        if releases:
+            finalize(self, _release, self._tracker)
 
     def address(self, symbol: str) -> int:
         """The address of one of `symbols`."""
         address: int = self._tracker[symbol]
         return address
+
+
+def _release(tracker: Any) -> None:
+    """Free what the code kept between calls; `tracker` keeps it loaded until then."""
+    CFUNCTYPE(None)(tracker[RELEASE])()
 
 
 @cache

@@ -42,6 +42,11 @@ class NativeModule:
         names = (value.name for value in values if value.is_declaration)
         return tuple(name for name in names if not name.startswith("llvm."))
 
+    def defines(self, function: str) -> bool:
+        """Whether the code has this function, callable from outside."""
+        found = (f for f in self.llvm_module.functions if f.name == function)
+        return any(not f.is_declaration and f.linkage.name == "external" for f in found)
+
     @property
     def needs_openmp(self) -> bool:
         """Whether the code calls the OpenMP runtime."""

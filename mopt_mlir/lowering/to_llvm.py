@@ -7,6 +7,7 @@ from typing import Any
 from mopt_mlir.bindings import bindings_of
 from mopt_mlir.diagnostics import emit
 from mopt_mlir.lowering.pipeline import run_upstream
+from mopt_mlir.lowering.scratch import reuse_scratch
 from mopt_mlir.pass_base import PassFailure
 
 _TO_LOOPS = (
@@ -16,12 +17,10 @@ _TO_LOOPS = (
     "cse",
 )
 
-_TO_BRANCHES = (
-    "canonicalize",  # inlines the memref.alloca_scope that convert-scf-to-openmp leaves
-    "convert-scf-to-cf",
-)
+_INLINE_SCOPES = ("canonicalize",)  # the memref.alloca_scope that convert-scf-to-openmp leaves
 
 _TO_LLVM = (
+    "convert-scf-to-cf",
     "expand-strided-metadata",
     "lower-affine",  # the address arithmetic of expand-strided-metadata
     "memref-expand",
@@ -69,7 +68,9 @@ def lower_to_llvm(module: Any, threads: int) -> None:
         run_upstream(module, f"convert-scf-to-openmp{{num-threads={threads}}}")
     _hoist_allocas(module)
     _bits_as_bytes(module)
-    run_upstream(module, *_TO_BRANCHES, *_TO_LLVM)
+    run_upstream(module, *_INLINE_SCOPES)
+    reuse_scratch(module)
+    run_upstream(module, *_TO_LLVM)
     for branch in _find(module, "llvm.br"):
         if _ANNOTATION in branch.attributes:  # translation to LLVM IR looks for another name
             branch.attributes["loop_annotation"] = branch.attributes[_ANNOTATION]
