@@ -7,7 +7,7 @@
 // CHECK-NOT:   @mopt_scratch_1
 // CHECK:       llvm.func @mopt_release_scratch()
 // CHECK:       llvm.mlir.global_dtors dtors = [@mopt_release_scratch]
-// CHECK-LABEL: llvm.func @f
+// CHECK-LABEL: llvm.func @f(
 // CHECK:         %[[OLD:.+]] = llvm.atomicrmw xchg {{.*}} acquire
 // CHECK:         llvm.icmp "eq" %[[OLD]]
 // CHECK:         llvm.cond_br
