@@ -251,6 +251,23 @@ class Builder:
             memref, values, self.mask(lanes, valid), vector, loc=self.location
         )
 
+    def prefetch(self, memref: Any, indices: Sequence[Index]) -> None:
+        """Ask for the cache line of an element, which may lie outside of the memref."""
+        map_, operands = self.map_of(indices)
+        ir = self.ir
+        i32, i1 = ir.IntegerType.get_signless(32), ir.IntegerType.get_signless(1)
+        ir.Operation.create(
+            "affine.prefetch",
+            operands=[memref, *operands],
+            attributes={
+                "isWrite": ir.IntegerAttr.get(i1, 0),
+                "isDataCache": ir.IntegerAttr.get(i1, 1),
+                "localityHint": ir.IntegerAttr.get(i32, 3),
+                "map": ir.AffineMapAttr.get(map_),
+            },
+            loc=self.location,
+        )
+
     def _value(self, index: Index) -> Any:
         if not index.terms:
             return self.constant(self.ir.IndexType.get(), index.constant)

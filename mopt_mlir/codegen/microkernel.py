@@ -16,6 +16,7 @@ from typing import Any
 from mopt_mlir.codegen.accumulators import AccumulatorTile, Position
 from mopt_mlir.codegen.builder import Builder, Index
 from mopt_mlir.codegen.operands import Operands, Panels, element
+from mopt_mlir.codegen.prefetch import emit_input_prefetch
 from mopt_mlir.codegen.ranges import Range
 from mopt_mlir.plan import Microkernel
 from mopt_mlir.problem import Problem, Tensor
@@ -82,91 +83,96 @@ def emit_microkernel(
     where they are read in place.
     """
     tile = RegisterTile.of(problem, kernel, sizes)
+    start = {dim: ranges[dim].start for dim in problem.parallel_dims}
     output = AccumulatorTile(
-        builder,
-        problem,
-        operands,
-        tile.lanes,
-        tile.lane_dim,
-        tile.vectors,
-        tile.scalars,
-        {d: ranges[d].start for d in problem.parallel_dims},
+        builder, problem, operands, tile.lanes, tile.lane_dim, tile.vectors, tile.scalars, start
     )
     initial = output.initial({dim: ranges[dim].start for dim in problem.reduction_dims})
     panel = None if panels is None else panels.panel_of(builder, ranges)
-
-    def step(point: Mapping[str, Index], accumulators: Sequence[Any]) -> list[Any]:
-        return _outer_product(
-            builder, problem, kernel, operands, panels, panel, tile, point, accumulators
-        )
-
-    point = {dim: ranges[dim].start for dim in problem.parallel_dims}
-    final = _reduce(builder, kernel.reduction, ranges, point, initial, step)
-    output.write(final)
+    reduction = _Reduction(builder, problem, kernel, operands, panels, panel, ranges, sizes, tile)
+    output.write(reduction.emit(kernel.reduction, start, initial))
 
 
-def _reduce(
-    builder: Builder,
-    dims: Sequence[str],
-    ranges: Mapping[str, Range],
-    point: Mapping[str, Index],
-    carried: Sequence[Any],
-    step: Any,
-) -> list[Any]:
-    """The reduction loops, outermost first, carrying the accumulators."""
-    if not dims:
-        return list(step(point, carried))
-    dim, range_ = dims[0], ranges[dims[0]]
-    if range_.exact and range_.size == 1:
-        inner = {**point, dim: range_.start}
-        return _reduce(builder, dims[1:], ranges, inner, carried, step)
-    with builder.loop(dim, range_.start, range_.ends, 1, carried) as (
-        index,
-        inside,
-        carry,
-        results,
-    ):
-        carry(_reduce(builder, dims[1:], ranges, {**point, dim: index}, inside, step))
-    return results
+@dataclass(frozen=True)
+class _Reduction:
+    """The reduction loops of one register tile and the outer product inside them."""
 
+    builder: Builder
+    problem: Problem
+    kernel: Microkernel
+    operands: Operands
+    panels: Panels | None
+    panel: Index | None
+    ranges: Mapping[str, Range]
+    sizes: Mapping[str, int]
+    tile: RegisterTile
 
-def _outer_product(
-    builder: Builder,
-    problem: Problem,
-    kernel: Microkernel,
-    operands: Operands,
-    panels: Panels | None,
-    panel: Index | None,
-    tile: RegisterTile,
-    point: Mapping[str, Index],
-    accumulators: Sequence[Any],
-) -> list[Any]:
-    """One step of the reduction: `accumulator[v, q] += vector[v] * scalar[q]` for all v, q."""
+    def emit(
+        self, dims: Sequence[str], point: Mapping[str, Index], carried: list[Any]
+    ) -> list[Any]:
+        """Loops over `dims`, outermost first, that carry the accumulators; their final values."""
+        if not dims:
+            return self._outer_product(point, carried)
+        dim, range_ = dims[0], self.ranges[dims[0]]
+        if range_.exact and range_.size == 1:
+            return self.emit(dims[1:], {**point, dim: range_.start}, carried)
+        with self.builder.loop(dim, range_.start, range_.ends, 1, carried) as loop:
+            index, inside, carry, results = loop
+            inner = {**point, dim: index}
+            if dim == self._prefetching:
+                emit_input_prefetch(
+                    self.builder,
+                    self.problem,
+                    self.kernel,
+                    self.operands.input,
+                    inner,
+                    self.sizes,
+                    self._next_tile,
+                )
+            carry(self.emit(dims[1:], inner, inside))
+        return results
 
-    def at(position: Position) -> dict[str, Index]:
-        offsets = dict(position.offsets)
-        return {dim: index + offsets.get(dim, 0) for dim, index in point.items()}
+    @property
+    def _next_tile(self) -> str | None:
+        """The dim along which the next register tile lies that reads other input."""
+        dims = [dim for dim in self.problem.parallel_dims if dim in self.problem.input.dims]
+        nearest = max(dims, key=lambda dim: self.ranges[dim].depth, default=None)
+        return nearest if nearest and self.ranges[nearest].depth else None
 
-    def read(tensor: Tensor, position: Position, vector: bool) -> Any:
-        if tensor is problem.weights and panels is not None:
-            assert panel is not None
-            memref, where = panels.memref, panels.element(panel, point, position)
-            valid = tile.lanes  # panels are padded: a whole vector may always be read
+    @property
+    def _prefetching(self) -> str:
+        """The loop that prefetches: around the run of taps along a row, or the only one."""
+        return self.kernel.reduction[-2:][0]
+
+    def _outer_product(self, point: Mapping[str, Index], accumulators: list[Any]) -> list[Any]:
+        """One step: `accumulator[v, q] += vector[v] * scalar[q]` for all v, q."""
+        wide = vector_tensor(self.problem, self.kernel)
+        narrow = self.problem.weights if wide is self.problem.input else self.problem.input
+        vectors = [self._read(wide, point, position, True) for position in self.tile.vectors]
+        count = len(self.tile.scalars)
+        result: list[Any] = [None] * len(accumulators)
+        for q, position in enumerate(self.tile.scalars):
+            scalar = self._read(narrow, point, position, False)
+            for v, vector in enumerate(vectors):
+                i = v * count + q
+                result[i] = self.builder.outer_product(vector, scalar, accumulators[i])
+        return result
+
+    def _read(
+        self, tensor: Tensor, point: Mapping[str, Index], position: Position, vector: bool
+    ) -> Any:
+        if tensor is self.problem.weights and self.panels is not None:
+            assert self.panel is not None
+            memref = self.panels.memref
+            where = self.panels.element(self.panel, point, position)
+            valid = self.tile.lanes  # panels are padded: a whole vector may always be read
         else:
-            memref = operands.input if tensor is problem.input else operands.weights
-            where, valid = element(tensor, at(position)), position.valid
-        name = "x" if tensor is problem.input else "f"
+            memref = self.operands.weights
+            if tensor is self.problem.input:
+                memref = self.operands.input
+            at = {dim: index + position.offset(dim) for dim, index in point.items()}
+            where, valid = element(tensor, at), position.valid
+        name = "x" if tensor is self.problem.input else "f"
         if vector:
-            return builder.vector_load(memref, where, tile.lanes, valid, name)
-        return builder.load(memref, where, name)
-
-    wide = vector_tensor(problem, kernel)
-    narrow = problem.weights if wide is problem.input else problem.input
-    vectors = [read(wide, position, True) for position in tile.vectors]
-    result: list[Any] = [None] * len(accumulators)
-    for q, position in enumerate(tile.scalars):
-        scalar = read(narrow, position, False)
-        for v, vector in enumerate(vectors):
-            i = v * len(tile.scalars) + q
-            result[i] = builder.outer_product(vector, scalar, accumulators[i])
-    return result
+            return self.builder.vector_load(memref, where, self.tile.lanes, valid, name)
+        return self.builder.load(memref, where, name)

@@ -79,9 +79,7 @@ class Nest:
         shape = panel_shape(self.problem, self.plan.microkernel, sizes)
         type_ = ir.MemRefType.get(shape, self.operands.weights.type.element_type)
         with builder.named("panels"):
-            allocation = builder.bindings.memref.AllocOp(
-                type_, [], [], alignment=SCRATCH_ALIGNMENT
-            )
+            allocation = builder.bindings.memref.AllocOp(type_, [], [], alignment=SCRATCH_ALIGNMENT)
         allocation.attributes[SCRATCH] = ir.UnitAttr.get()
         return allocation.memref
 
@@ -139,7 +137,7 @@ class Nest:
             return
         name = f"{dim}_{level.name}"
         with self.builder.loop(name, range_.start, range_.ends, size) as (index, *_):
-            inner = {**ranges, dim: range_.tile(index, size)}
+            inner = {**ranges, dim: range_.tile(index, size, _deeper(ranges))}
             self._loops(level, rest, inner, panels, scratch, depth)
 
     def _streams(self, level: Level, dims: Sequence[str], ranges: Ranges) -> bool:
@@ -159,9 +157,8 @@ class Nest:
 
     def _narrow(self, level: Level, dim: str, range_: Range) -> Range:
         """What a dim of the weights covers at `level` (its loop, if any, is already open)."""
-        return (
-            range_ if level.tile[dim] >= range_.size else range_.tile(range_.start, level.tile[dim])
-        )
+        size = level.tile[dim]
+        return range_ if size >= range_.size else range_.tile(range_.start, size, range_.depth)
 
     def _parallel(self, ranges: Ranges, panels: Panels | None, scratch: Any) -> None:
         """The split of the outermost tile between cores, then the next level."""
@@ -182,7 +179,7 @@ class Nest:
         ) as indices:
             inner = dict(ranges)
             for dim, index in zip(split, indices, strict=True):
-                inner[dim] = ranges[dim].tile(index, shares[dim])
+                inner[dim] = ranges[dim].tile(index, shares[dim], _deeper(ranges))
             self._private(inner, panels, scratch)
 
     def _private(self, ranges: Ranges, panels: Panels | None, scratch: Any) -> None:
@@ -211,7 +208,7 @@ class Nest:
             self._register_tiles(dims[1:], ranges, panels)
             return
         with self.builder.loop(dim, range_.start, range_.ends, unit) as (index, *_):
-            inner = {**ranges, dim: range_.tile(index, unit)}
+            inner = {**ranges, dim: range_.tile(index, unit, _deeper(ranges))}
             self._register_tiles(dims[1:], inner, panels)
 
     def _edges(
@@ -244,3 +241,7 @@ class Nest:
             self.builder.branch([(room, False)], lambda: emit(unit), lambda: emit(extent % unit))
         else:
             emit(min(unit, extent - start.constant))
+
+
+def _deeper(ranges: Ranges) -> int:
+    return 1 + max(range_.depth for range_ in ranges.values())

@@ -12,25 +12,27 @@ class Range:
     """`[start, min(ends))`, at most `size` elements; `ends[0]` is this tile's own bound.
 
     `exact` says that no outer bound ever cuts the tile short, so that its extent is `size`.
+    `depth` is the number of loops around the one that narrowed the dim last, plus one; 0 if none.
     """
 
     start: Index
     size: int
     exact: bool
     ends: tuple[Index, ...]
+    depth: int = 0
 
     @staticmethod
     def whole(extent: int) -> Range:
         return Range(Index(), extent, True, (Index(constant=extent),))
 
-    def tile(self, start: Index, size: int) -> Range:
-        """The tile of `size` elements from `start` on inside this range.
+    def tile(self, start: Index, size: int, depth: int) -> Range:
+        """The tile of `size` elements from `start` on inside this range, `depth` loops deep.
 
         Keeps only the bounds that can matter: where `size` divides this range's size, a tile that
         starts inside the range's own bound also ends inside it.
         """
         divides = self.size % size == 0
         if self.exact and divides:
-            return Range(start, size, True, (start + size,))
+            return Range(start, size, True, (start + size,), depth)
         outer = self.ends[1:] if divides else self.ends
-        return Range(start, size, False, (start + size, *outer))
+        return Range(start, size, False, (start + size, *outer), depth)

@@ -1,0 +1,81 @@
+"""Prefetching the input of a register tile.
+
+Each step of the outermost reduction dim (an input channel, as a rule) reads a short run of pixels
+from another page, which hardware prefetchers do not foresee: without help every step waits for
+memory. So the lines of a later step are asked for, once per run of filter taps: some steps ahead in
+the same register tile, or, where the whole reduction is short, the same step of the next tile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import product
+from math import prod
+from typing import Any
+
+from mopt_mlir.codegen.builder import Builder, Index
+from mopt_mlir.codegen.operands import element
+from mopt_mlir.plan import Microkernel
+from mopt_mlir.problem import Problem, Tensor
+
+LINE_BYTES = 64
+
+AHEAD_STEPS = 24
+"""Outer products between a prefetch and its use, some 300 cycles: measured on Zen 5, half as many
+come too late for cold data, twice as many waste the last ones of short reductions."""
+
+SHORT_REDUCTION = 8 * AHEAD_STEPS
+"""Below so many outer products the prefetch goes to the next register tile, since the first steps
+of a tile, which nobody would prefetch, are too large a part of it."""
+
+SHORT_RUN_BYTES = 512
+"""A reduction dim that moves by less than this is left to the hardware's prefetchers."""
+
+
+def emit_input_prefetch(
+    builder: Builder,
+    problem: Problem,
+    kernel: Microkernel,
+    input_: Any,
+    point: Mapping[str, Index],
+    sizes: Mapping[str, int],
+    next_tile: str | None,
+) -> None:
+    """Ask for input that will be needed later than the register tile of `sizes` at `point`.
+
+    `point` has the reduction dims whose loops are open; the others count with their whole extent.
+    `next_tile` is the dim along which the next register tile lies, if there is one. What is asked
+    for may lie outside of the input.
+    """
+    tensor, channel = problem.input, kernel.reduction[0]
+    step, size = tensor.step(channel), tensor.element.size
+    if tensor.strides[-1] != 1 or step is None or step * size < SHORT_RUN_BYTES:
+        return
+    taps = prod(problem.extent(dim) for dim in kernel.reduction[1:])
+    inner = {dim: problem.extent(dim) for dim in kernel.reduction if dim not in point}
+    at = {**point, **dict.fromkeys(inner, Index())}
+    if taps * problem.extent(channel) >= SHORT_REDUCTION:
+        at[channel] = at[channel] + max(1, AHEAD_STEPS // taps)
+    elif next_tile is not None:
+        at[next_tile] = at[next_tile] + kernel.extent(next_tile)
+    else:
+        return
+    for run in _runs(tensor, at, sizes):
+        for start in _lines(tensor, {**sizes, **inner}):
+            builder.prefetch(input_, [*run[:-1], run[-1] + start])
+
+
+def _runs(tensor: Tensor, at: Mapping[str, Index], sizes: Mapping[str, int]) -> list[list[Index]]:
+    """The first element of each run along the last axis that a register tile at `at` reads."""
+    dims = [dim for dim in sizes if dim in tensor.dims and dim not in tensor.axes[-1].dims]
+    runs = []
+    for offsets in product(*(range(sizes[dim]) for dim in dims)):
+        moved = {dim: at[dim] + offset for dim, offset in zip(dims, offsets, strict=True)}
+        runs.append(element(tensor, {**at, **moved}))
+    return runs
+
+
+def _lines(tensor: Tensor, sizes: Mapping[str, int]) -> list[int]:
+    """Offsets into a run, one in each cache line that it may touch."""
+    last = sum(coefficient * (sizes.get(dim, 1) - 1) for dim, coefficient in tensor.axes[-1].terms)
+    return [*range(0, last, LINE_BYTES // tensor.element.size), last]
