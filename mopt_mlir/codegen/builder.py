@@ -195,11 +195,14 @@ class Builder:
                 affine.AffineYieldOp(list(body()))
         return list(operation.results)
 
-    def apply(self, name: str, index: Index, divisor: int = 1) -> Index:
-        """`index floordiv divisor` as a value of its own."""
+    def apply(self, name: str, index: Index, divisor: int = 1, modulo: int = 0) -> Index:
+        """`index floordiv divisor`, or `index mod modulo`, as a value of its own."""
         map_, operands = self.map_of([index])
         if divisor != 1:
             expr = self.ir.AffineExpr.get_floor_div(map_.results[0], divisor)
+            map_ = self.ir.AffineMap.get(len(operands), 0, [expr])
+        if modulo:
+            expr = self.ir.AffineExpr.get_mod(map_.results[0], modulo)
             map_ = self.ir.AffineMap.get(len(operands), 0, [expr])
         with self.named(name):
             operation = self.bindings.affine.AffineApplyOp(map_, operands)
@@ -251,7 +254,7 @@ class Builder:
             memref, values, self.mask(lanes, valid), vector, loc=self.location
         )
 
-    def prefetch(self, memref: Any, indices: Sequence[Index]) -> None:
+    def prefetch(self, memref: Any, indices: Sequence[Index], locality: int = 3) -> None:
         """Ask for the cache line of an element, which may lie outside of the memref."""
         map_, operands = self.map_of(indices)
         ir = self.ir
@@ -262,7 +265,7 @@ class Builder:
             attributes={
                 "isWrite": ir.IntegerAttr.get(i1, 0),
                 "isDataCache": ir.IntegerAttr.get(i1, 1),
-                "localityHint": ir.IntegerAttr.get(i32, 3),
+                "localityHint": ir.IntegerAttr.get(i32, locality),
                 "map": ir.AffineMapAttr.get(map_),
             },
             loc=self.location,

@@ -15,8 +15,8 @@ from typing import Any
 
 from mopt_mlir.codegen.accumulators import AccumulatorTile, Position
 from mopt_mlir.codegen.builder import Builder, Index
-from mopt_mlir.codegen.operands import Operands, Panels, element
-from mopt_mlir.codegen.prefetch import emit_input_prefetch
+from mopt_mlir.codegen.operands import Operands, Panels, element, next_rows
+from mopt_mlir.codegen.prefetch import emit_input_prefetch, emit_weights_prefetch
 from mopt_mlir.codegen.ranges import Range
 from mopt_mlir.plan import Microkernel
 from mopt_mlir.problem import Problem, Tensor
@@ -89,7 +89,10 @@ def emit_microkernel(
     )
     initial = output.initial({dim: ranges[dim].start for dim in problem.reduction_dims})
     panel = None if panels is None else panels.panel_of(builder, ranges)
-    reduction = _Reduction(builder, problem, kernel, operands, panels, panel, ranges, sizes, tile)
+    rows = None if panels is None else next_rows(builder, panels, start)
+    reduction = _Reduction(
+        builder, problem, kernel, operands, panels, panel, rows, ranges, sizes, tile
+    )
     output.write(reduction.emit(kernel.reduction, start, initial))
 
 
@@ -103,6 +106,7 @@ class _Reduction:
     operands: Operands
     panels: Panels | None
     panel: Index | None
+    next_rows: Index | None
     ranges: Mapping[str, Range]
     sizes: Mapping[str, int]
     tile: RegisterTile
@@ -129,8 +133,25 @@ class _Reduction:
                     self.sizes,
                     self._next_tile,
                 )
+            if dim == self.kernel.reduction[0] and self.next_rows is not None:
+                self._prefetch_weights(inner)
             carry(self.emit(dims[1:], inner, inside))
         return results
+
+    def _prefetch_weights(self, point: Mapping[str, Index]) -> None:
+        assert self.panels is not None
+        assert self.panels.upcoming is not None
+        assert self.next_rows is not None
+        emit_weights_prefetch(
+            self.builder,
+            self.problem,
+            self.panels.channel,
+            self.operands.weights,
+            self.panels.upcoming,
+            self.next_rows,
+            point,
+            self.kernel.reduction[0],
+        )
 
     @property
     def _next_tile(self) -> str | None:

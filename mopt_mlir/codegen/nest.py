@@ -9,20 +9,24 @@ open.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 from typing import Any
 
 from mopt_mlir.codegen.builder import Builder, Index
 from mopt_mlir.codegen.microkernel import emit_microkernel
-from mopt_mlir.codegen.operands import Operands, Panels
+from mopt_mlir.codegen.operands import NextBlock, Operands, Panels
 from mopt_mlir.codegen.packing import SCRATCH_ALIGNMENT, emit_packing, panel_shape
 from mopt_mlir.codegen.ranges import Range
 from mopt_mlir.plan import Level, Plan
 from mopt_mlir.problem import Problem, Role
 
 Ranges = Mapping[str, Range]
+
+MOST_TILES_TO_PREFETCH = 16
+"""With more register tiles to a block of weights, packing is a small part of the time, and waiting
+for its weights a part of that."""
 
 SCRATCH = "mopt.scratch"
 """Marks the allocation of packed weights, which a later stage may keep from call to call."""
@@ -127,6 +131,7 @@ class Nest:
         if packs and not moving:
             inner = {dim: self._narrow(level, dim, range_) for dim, range_ in ranges.items()}
             panels, packs = self._pack(scratch, inner, self._ways if depth == 0 else 1), False
+            panels = replace(panels, upcoming=self._next_block(inner[self._channel], ranges))
         if not dims or (not packs and self._streams(level, dims, ranges)):
             self._band(depth + 1, ranges, panels, scratch)
             return
@@ -139,6 +144,25 @@ class Nest:
         with self.builder.loop(name, range_.start, range_.ends, size) as (index, *_):
             inner = {**ranges, dim: range_.tile(index, size, _deeper(ranges))}
             self._loops(level, rest, inner, panels, scratch, depth)
+
+    def _next_block(self, channels: Range, ranges: Ranges) -> NextBlock | None:
+        """What is packed after the block of output `channels`, if it is other channels and worth
+        prefetching; `ranges` is what the block is used for."""
+        depths = [ranges[dim].depth for dim in self.problem.weights.dims]
+        if not channels.depth or channels.depth < max(depths):
+            return None
+        kernel = self.plan.microkernel
+        tiles = {
+            dim: -(-ranges[dim].size // kernel.extent(dim))
+            for dim in self.problem.parallel_dims
+            if dim in self.problem.input.dims
+        }
+        if not 1 < prod(tiles.values()) <= MOST_TILES_TO_PREFETCH:
+            return None
+        dim = max(tiles, key=lambda dim: tiles[dim])
+        start, unit = ranges[dim].start, kernel.extent(dim)
+        first = channels.start + channels.size
+        return NextBlock(first, channels.size, dim, start, unit, tiles[dim])
 
     def _streams(self, level: Level, dims: Sequence[str], ranges: Ranges) -> bool:
         """Whether the loops that are left only step through the reduction of one register tile.

@@ -41,11 +41,27 @@ def element(tensor: Tensor, point: Mapping[str, Index]) -> list[Index]:
 
 
 @dataclass(frozen=True)
+class NextBlock:
+    """The block of weights that is packed next: `count` output channels from `first` on.
+
+    Register tiles step along `dim` from `start` in steps of `unit`, `tiles` times per block: each
+    of them can prefetch a part of the block.
+    """
+
+    first: Index
+    count: int
+    dim: str
+    start: Index
+    unit: int
+    tiles: int
+
+
+@dataclass(frozen=True)
 class Panels:
     """Packed weights: `memref[panel, *reduction, lane]`, `width` output channels in a panel.
 
     The block starts at `starts[dim]` of the weights; the reduction axes are in the order
-    `reduction`.
+    `reduction`. `upcoming` is the block that these panels will hold next, if that is known.
     """
 
     memref: Any
@@ -53,6 +69,7 @@ class Panels:
     channel: str
     reduction: tuple[str, ...]
     starts: Mapping[str, Index]
+    upcoming: NextBlock | None = None
 
     def panel_of(self, builder: Builder, ranges: Mapping[str, Range]) -> Index:
         """Which panel holds the register tile that begins at the start of `ranges`."""
@@ -66,3 +83,15 @@ class Panels:
         inner = [point[dim] - self.starts[dim] for dim in self.reduction]
         lane = dict(position.offsets).get(self.channel, 0)
         return [panel, *inner, Index(constant=lane)]
+
+
+def next_rows(builder: Builder, panels: Panels, tile: Mapping[str, Index]) -> Index | None:
+    """The first output channel of the next block that the register tile at `tile` prefetches."""
+    block = panels.upcoming
+    if block is None:
+        return None
+    offset = tile[block.dim] - block.start
+    rows = -(-block.count // block.tiles)
+    if not offset.terms:
+        return block.first + offset.constant // block.unit * rows
+    return block.first + builder.apply("tile", offset, block.unit) * rows

@@ -1,4 +1,4 @@
-"""Prefetching the input of a register tile.
+"""Prefetching the input of a register tile, and weights that are packed next.
 
 Each step of the outermost reduction dim (an input channel, as a rule) reads a short run of pixels
 from another page, which hardware prefetchers do not foresee: without help every step waits for
@@ -14,7 +14,7 @@ from math import prod
 from typing import Any
 
 from mopt_mlir.codegen.builder import Builder, Index
-from mopt_mlir.codegen.operands import element
+from mopt_mlir.codegen.operands import NextBlock, element
 from mopt_mlir.plan import Microkernel
 from mopt_mlir.problem import Problem, Tensor
 
@@ -27,6 +27,12 @@ come too late for cold data, twice as many waste the last ones of short reductio
 SHORT_REDUCTION = 8 * AHEAD_STEPS
 """Below so many outer products the prefetch goes to the next register tile, since the first steps
 of a tile, which nobody would prefetch, are too large a part of it."""
+
+MOST_STEP_BYTES = 256
+"""Weights that are further apart from step to step are not the dense rows that this is made for."""
+
+L1_LOCALITY, L2_LOCALITY = 3, 2
+"""Hints of `affine.prefetch` that x86 turns into prefetcht0 and prefetcht1."""
 
 SHORT_RUN_BYTES = 512
 """A reduction dim that moves by less than this is left to the hardware's prefetchers."""
@@ -63,6 +69,37 @@ def emit_input_prefetch(
     for run in _runs(tensor, at, sizes):
         for start in _lines(tensor, {**sizes, **inner}):
             builder.prefetch(input_, [*run[:-1], run[-1] + start])
+
+
+def emit_weights_prefetch(
+    builder: Builder,
+    problem: Problem,
+    channel: str,
+    weights: Any,
+    upcoming: NextBlock,
+    first: Index,
+    point: Mapping[str, Index],
+    step_dim: str,
+) -> None:
+    """Ask for a part of the weights that are packed next, into L2, at one step of `step_dim`.
+
+    All the register tiles of the current block, each with the rows of output channels from `first`
+    on, cover the next one. `point` has the current step.
+    """
+    tensor = problem.weights
+    step = tensor.step(step_dim)
+    if step is None or step * tensor.element.size > MOST_STEP_BYTES:
+        return
+    size = step * tensor.element.size
+    rows = -(-upcoming.count // upcoming.tiles)
+    at = {dim: point.get(dim, Index()) for dim in tensor.dims}
+    each = min(rows, max(1, rows * size // (LINE_BYTES // 2)))
+    turn = Index() if each == rows else builder.apply("row", point[step_dim] * each, modulo=rows)
+    for row in range(each):
+        where = element(tensor, {**at, channel: first + turn + row})
+        for start in range(0, max(size, 1), LINE_BYTES):
+            shift = start // tensor.element.size
+            builder.prefetch(weights, [*where[:-1], where[-1] + shift], locality=L2_LOCALITY)
 
 
 def _runs(tensor: Tensor, at: Mapping[str, Index], sizes: Mapping[str, int]) -> list[list[Index]]:
