@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
-from mopt_mlir.problem import Problem
+from mopt_mlir.problem import Problem, Tensor
 
 LEVELS = ("L3", "L2", "L1")
 """Tiling levels, outermost first: a tile of a level is what stays in that cache."""
@@ -77,7 +77,8 @@ class Prediction:
 @dataclass(frozen=True)
 class Plan:
     """`levels` are outermost first and a subset of LEVELS in that order; `parallel` splits the
-    outermost level's tile (e.g. `{"k": 2}`) between cores; `packing` is one of PACKINGS."""
+    outermost level's tile (e.g. `{"k": 2}`) between cores; `packing` is one of PACKINGS;
+    `nontemporal` stores of the output go past the caches."""
 
     machine: str
     threads: int
@@ -85,6 +86,7 @@ class Plan:
     levels: tuple[Level, ...]
     parallel: Mapping[str, int] = field(default_factory=dict)
     packing: str = "whole"
+    nontemporal: bool = False
     prediction: Prediction | None = None
 
     def core_tile(self, dim: str, extent: int) -> int:
@@ -115,6 +117,11 @@ class Plan:
         elif self.packing == "none" and not problem.weights.runs_along(kernel.lanes):
             raise ValueError(
                 f"packing is 'none', but '{kernel.lanes}' is not contiguous in the weights"
+            )
+        if self.nontemporal and not streams_whole_vectors(problem.output, kernel):
+            raise ValueError(
+                f"nontemporal stores need whole vectors of '{kernel.lanes}' that are contiguous in "
+                "the output, and aligned in every row of it"
             )
         if sorted(kernel.reduction) != sorted(problem.reduction_dims):
             raise ValueError(
@@ -167,6 +174,7 @@ class Plan:
             ],
             "parallel": dict(self.parallel),
             "packing": self.packing,
+            "nontemporal": self.nontemporal,
         }
         if self.prediction is not None:
             predicted = self.prediction
@@ -202,6 +210,7 @@ class Plan:
                 ),
                 parallel=_sizes(data.get("parallel", {})),
                 packing=str(data["packing"]),
+                nontemporal=bool(data.get("nontemporal", False)),
                 prediction=None
                 if predicted is None
                 else Prediction(
@@ -217,6 +226,14 @@ class Plan:
             raise ValueError(f"the plan lacks {error.args[0]!r}") from None
         except (TypeError, AttributeError) as error:
             raise ValueError(f"the plan is malformed: {error}") from None
+
+
+def streams_whole_vectors(output: Tensor, kernel: Microkernel) -> bool:
+    """Whether the vectors of `kernel` are contiguous in `output`, and all of them are aligned if
+    the first one is."""
+    strides = output.strides[:-1]
+    aligned = all(stride is not None and stride % kernel.vector == 0 for stride in strides)
+    return output.runs_along(kernel.lanes) and aligned
 
 
 def _sizes(data: Mapping[str, Any]) -> dict[str, int]:

@@ -32,6 +32,8 @@ def _attribute(data: Any, bindings: Bindings) -> Any:
     ir = bindings.ir
     if isinstance(data, str):
         return ir.StringAttr.get(data)
+    if isinstance(data, bool):
+        return ir.BoolAttr.get(data)
     if isinstance(data, int):
         return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), data)
     if isinstance(data, float):
@@ -43,6 +45,8 @@ def _attribute(data: Any, bindings: Bindings) -> Any:
 
 def _data(attribute: Any, bindings: Bindings) -> Any:
     ir = bindings.ir
+    if isinstance(attribute, ir.BoolAttr):
+        return bool(attribute.value)
     if isinstance(attribute, (ir.StringAttr, ir.IntegerAttr, ir.FloatAttr)):
         return attribute.value
     if isinstance(attribute, ir.DictAttr):

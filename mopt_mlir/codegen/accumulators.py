@@ -96,7 +96,13 @@ class AccumulatorTile:
                 for q, scalar in enumerate(self.scalars):
                     where = self._output(vector, scalar)
                     value = accumulators[v * len(self.scalars) + q]
-                    self.builder.vector_store(value, self.operands.output, where, vector.valid)
+                    self.builder.vector_store(
+                        value,
+                        self.operands.output,
+                        where,
+                        vector.valid,
+                        self.operands.nontemporal,
+                    )
         elif (along := self._transposable()) is not None:
             self._write_transposed(accumulators, along)
         else:

@@ -239,9 +239,26 @@ class Builder:
                 vector_type, memref, values, self.mask(lanes, valid), self.zeros(vector_type)
             ).result
 
-    def vector_store(self, vector: Any, memref: Any, indices: Sequence[Index], valid: int) -> None:
-        """Store the first `valid` lanes of `vector` to consecutive elements."""
+    def vector_store(
+        self,
+        vector: Any,
+        memref: Any,
+        indices: Sequence[Index],
+        valid: int,
+        nontemporal: bool = False,
+    ) -> None:
+        """Store the first `valid` lanes of `vector` to consecutive elements.
+
+        With `nontemporal`, a whole vector goes past the caches; its address must be aligned.
+        """
         lanes = vector.type.shape[0]
+        if nontemporal and valid == lanes:
+            values = [self._value(index) for index in indices]
+            bits = lanes * vector.type.element_type.width
+            self.bindings.vector.StoreOp(
+                vector, memref, values, nontemporal=True, alignment=bits // 8, loc=self.location
+            )
+            return
         if valid == lanes:
             map_, operands = self.map_of(indices)
             attribute = self.ir.AffineMapAttr.get(map_)
@@ -295,6 +312,36 @@ class Builder:
         )
         with self.named(name):
             return self.bindings.memref.CollapseShapeOp(type_, memref, reassociation).result
+
+    def aligned(self, memref: Any, size: int) -> Any:
+        """Whether the first element of `memref` lies at a multiple of `size` bytes (an i1)."""
+        arith, memref_ops = self.bindings.arith, self.bindings.memref
+        index = self.ir.IndexType.get()
+        pointer = memref_ops.ExtractAlignedPointerAsIndexOp(memref, loc=self.location).result
+        element = self.constant(index, memref.type.element_type.width // 8)
+        if memref.type.get_strides_and_offset()[1] != 0:
+            offset = memref_ops.ExtractStridedMetadataOp(memref, loc=self.location).results[1]
+            shift = arith.MulIOp(offset, element, loc=self.location).result
+            pointer = arith.AddIOp(pointer, shift, loc=self.location).result
+        rest = arith.RemUIOp(pointer, self.constant(index, size), loc=self.location).result
+        zero = self.constant(index, 0)
+        return arith.CmpIOp(arith.CmpIPredicate.eq, rest, zero, loc=self.location).result
+
+    def either(
+        self, condition: Any, then: Callable[[], None], otherwise: Callable[[], None]
+    ) -> None:
+        """`scf.if` on a value that is known at run time only."""
+        scf = self.bindings.scf
+        operation = scf.IfOp(condition, has_else=True, loc=self.location)
+        for block, body in ((operation.then_block, then), (operation.else_block, otherwise)):
+            with self.ir.InsertionPoint(block):
+                body()
+                scf.YieldOp([])
+
+    def fence(self) -> None:
+        """Order nontemporal stores before whatever follows."""
+        llvm = self.bindings.llvm
+        llvm.FenceOp(llvm.AtomicOrdering.seq_cst, loc=self.location)
 
     # ---- vectors -----------------------------------------------------------------------------
 

@@ -43,7 +43,19 @@ class Nest:
     constant_panels: Any = None
 
     def emit(self) -> None:
-        """The whole nest at the current insertion point."""
+        """The whole nest at the current insertion point.
+
+        Nontemporal stores need an aligned output, which only a run can tell: there are two nests.
+        """
+        if not self.plan.nontemporal:
+            self._emit()
+            return
+        output = self.operands.output
+        size = self.plan.microkernel.vector * self.problem.output.element.size
+        streaming = replace(self, operands=replace(self.operands, nontemporal=True))
+        self.builder.either(self.builder.aligned(output, size), streaming._emit, self._emit)
+
+    def _emit(self) -> None:
         ranges: Ranges = {dim.name: Range.whole(dim.extent) for dim in self.problem.dims}
         panels, scratch = None, None
         if self.constant_panels is not None:
@@ -55,7 +67,7 @@ class Nest:
             scratch = self._allocate(self._level(self.plan.packing).tile)
         self._band(0, ranges, panels, scratch)
         if scratch is not None:
-            self.builder.bindings.memref.DeallocOp(scratch, loc=self.builder.location)
+            self._free(scratch)
 
     # ---- packed weights ----------------------------------------------------------------------
 
@@ -86,6 +98,9 @@ class Nest:
             allocation = builder.bindings.memref.AllocOp(type_, [], [], alignment=SCRATCH_ALIGNMENT)
         allocation.attributes[SCRATCH] = ir.UnitAttr.get()
         return allocation.memref
+
+    def _free(self, scratch: Any) -> None:
+        self.builder.bindings.memref.DeallocOp(scratch, loc=self.builder.location)
 
     def _panels(self, memref: Any, ranges: Ranges) -> Panels:
         starts = {dim: range_.start for dim, range_ in ranges.items()}
@@ -218,7 +233,9 @@ class Nest:
         else:
             self._register_tiles(self.problem.parallel_dims, ranges, panels)
         if own:
-            self.builder.bindings.memref.DeallocOp(scratch, loc=self.builder.location)
+            self._free(scratch)
+        if self.operands.nontemporal:
+            self.builder.fence()
 
     # ---- register tiles ----------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ class Operands:
     """Memrefs whose axes are those of the problem's tensors.
 
     The output starts from the scalar `fill`, from `bias` (a memref over the output channel), or,
-    if both are None, from what it holds.
+    if both are None, from what it holds. It is written past the caches if `nontemporal` is set.
     """
 
     input: Any
@@ -27,6 +27,7 @@ class Operands:
     output: Any
     fill: Any = None
     bias: Any = None
+    nontemporal: bool = False
 
 
 def element(tensor: Tensor, point: Mapping[str, Index]) -> list[Index]:

@@ -9,6 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 import mopt_mlir
+from benchmarks.workloads import aligned
 
 Array = NDArray[Any]
 
@@ -179,3 +180,27 @@ def test_two_equal_convolutions_share_one_nest() -> None:
     x, y = exe["conv"](image, f, g)
     close(x, nchw_reference(image, f))
     close(y, nchw_reference(image, g))
+
+
+@pytest.mark.parametrize("shift", [0, 1])
+def test_nontemporal_stores(shift: int) -> None:
+    """The output starts at a cache line, and one element behind one: both nests are right."""
+    image, filters = random_arrays((1, 3, 8, 34), (4, 3, 3, 3))
+    types = "memref<1x3x8x34xf32>", "memref<4x3x3x3xf32>", "memref<1x4x6x32xf32>"
+    exe = mopt_mlir.compile(
+        f"""func.func @conv(%a: {types[0]}, %f: {types[1]}, %x: {types[2]}) {{
+  %zero = arith.constant 0.0 : f32
+  linalg.fill ins(%zero : f32) outs(%x : {types[2]})
+  linalg.conv_2d_nchw_fchw {{mopt.plan = {{
+      machine = "none", threads = 1, packing = "none", nontemporal = true, levels = [],
+      microkernel = {{lanes = "w", vector = 8, tile = {{k = 3, w = 16}},
+                     reduction = ["c", "r", "s"]}}}}}}
+    ins(%a, %f : {types[0]}, {types[1]}) outs(%x : {types[2]})
+  return
+}}""",
+        require_tiled=True,
+    )
+    buffer = aligned((4 * 6 * 32 + 16,), np.float32)
+    output = buffer[shift : shift + 4 * 6 * 32].reshape(1, 4, 6, 32)
+    exe["conv"](image, filters, output)
+    close(output, nchw_reference(image, filters))

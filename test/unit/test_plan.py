@@ -46,6 +46,7 @@ def tile(**sizes: int) -> dict[str, Any]:
         ({"microkernel": replace(KERNEL, tile={"k": 16, "w": 0})}, "is not positive"),
         ({"microkernel": replace(KERNEL, reduction=("c", "r"))}, "must order c, r, s"),
         ({"packing": "none"}, "packing is 'none', but 'k' is not contiguous in the weights"),
+        ({"nontemporal": True}, "nontemporal stores need whole vectors of 'k'"),
         ({"packing": "L2"}, "packing at L2, which is not a level"),
         ({"packing": "disk"}, "packing is 'disk', not one of"),
         ({"parallel": {"c": 2}}, "parallel names 'c'"),
