@@ -4,6 +4,7 @@ Tools are those installed beside the Python that runs lit; `make test` sees to t
 """
 
 import os
+import shutil
 import sysconfig
 from pathlib import Path
 
@@ -32,6 +33,11 @@ for tool in (SCRIPTS / "mopt-opt", LLVM_TOOLS / "FileCheck"):
 config.environment["PATH"] = os.pathsep.join(
     [str(SCRIPTS), str(LLVM_TOOLS), os.environ.get("PATH", "")]
 )
+# Neither plans nor calibrations of the user reach a test.
+CACHES = ROOT / "build" / "lit" / "cache"
+shutil.rmtree(CACHES, ignore_errors=True)
+config.environment["MOPT_CACHE_DIR"] = os.environ["MOPT_CACHE_DIR"] = str(CACHES)
+
 config.substitutions.append(("%examples", str(ROOT / "examples")))
 
 config.maxIndividualTestTime = TIMEOUT

@@ -17,7 +17,12 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 
-TABLE1 = Path(__file__).with_name("table1.json")
+_ROOT = Path(__file__).resolve().parents[1]
+TABLE1 = next(  # of the compiler's package, which is beside this one in a checkout, else around it
+    path
+    for path in (_ROOT / "mopt_mlir/data/table1.json", _ROOT / "data/table1.json")
+    if path.exists()
+)
 
 LAYOUTS = ("nchw_fchw", "nhwc_hwcf", "nhwc_fhwc")
 DTYPES = {"f32": np.float32, "f64": np.float64}
@@ -144,7 +149,8 @@ def aligned(shape: tuple[int, ...], dtype: Any) -> Array:
     size = int(np.prod(shape)) * np.dtype(dtype).itemsize
     buffer = np.empty(size + ALIGNMENT, np.uint8)
     start = -buffer.ctypes.data % ALIGNMENT
-    return buffer[start : start + size].view(dtype).reshape(shape)
+    array: Array = buffer[start : start + size].view(dtype).reshape(shape)
+    return array
 
 
 def table1(path: Path = TABLE1) -> list[Workload]:

@@ -23,11 +23,12 @@ def compile_to_file(
     output: str | PathLike[str],
     *,
     header: str | PathLike[str] | None = None,
-    machine: str = "host",
+    machine: str = "auto",
     threads: int = 1,
     cpu: str | None = None,
     require_tiled: bool = False,
     passes: str | None = None,
+    plan_cache: bool = True,
 ) -> None:
     """Compile `source` and write what the suffix of `output` stands for; see SUFFIXES.
 
@@ -51,7 +52,12 @@ def compile_to_file(
         check_output(header)
     chosen = target.of_cpu(cpu or _cpu_of(machine))
     lowered = lower_source(
-        source, machine=machine, threads=threads, require_tiled=require_tiled, passes=passes
+        source,
+        machine=machine,
+        threads=threads,
+        require_tiled=require_tiled,
+        passes=passes,
+        plan_cache=plan_cache,
     )
     data = _artifact(lowered, suffix, chosen)
     if header is not None:
@@ -63,7 +69,7 @@ def compile_to_file(
 def _cpu_of(machine: str) -> str:
     from mopt_mlir.machine import resolve
 
-    return "host" if machine == "host" else resolve(machine).cpu
+    return "host" if machine in ("auto", "host") else resolve(machine).cpu
 
 
 def _artifact(lowered: Any, suffix: str, target: Any) -> bytes:

@@ -40,17 +40,19 @@ class LoweredModule:
 def lower_source(
     source: Any,
     *,
-    machine: str = "host",
+    machine: str = "auto",
     threads: int = 1,
     require_tiled: bool = False,
     passes: str | None = None,
+    plan_cache: bool = True,
 ) -> LoweredModule:
     """Tile the convolutions of `source` for `machine` and lower all of it to the LLVM dialect.
 
     `source` is a path, MLIR text, bytecode, a `source.Source`, or a module of any MLIR Python
     bindings, which is not changed. `passes` replaces `mopt-tile` in front of the lowering, written
     as between the parentheses of a pipeline. An operation that mopt-tile leaves becomes plain
-    loops with a warning; with `require_tiled` it is an error. Raises UserError.
+    loops with a warning; with `require_tiled` it is an error. With `plan_cache` plans are kept on
+    disk. Raises UserError.
     """
     from mopt_mlir.lowering.entries import entry_functions, read_entry
     from mopt_mlir.machine import resolve
@@ -59,11 +61,13 @@ def lower_source(
         raise UserError(f"threads={threads}: at least one thread is needed")
     if passes is None:
         resolve(machine)  # a wrong name is not a mistake in the source
-    with _errors_raised():
+    with errors_raised():
         module = load_module(source)
-        tile = f"mopt-tile{{machine={{{machine}}} threads={threads}}}" if passes is None else passes
+        if passes is None:
+            options = f"machine={{{machine}}} threads={threads} plan-cache={int(plan_cache)}"
+            passes = f"mopt-tile{{{options}}}"
         with _fallback_reported(require_tiled):
-            run_passes(module, tile)
+            run_passes(module, passes)
         run_passes(module, f"mopt-lower-to-llvm{{threads={threads}}}")
     return LoweredModule(module, tuple(map(read_entry, entry_functions(module))))
 
@@ -149,7 +153,7 @@ def run_passes(module: Any, passes: str) -> None:
 
 
 @contextmanager
-def _errors_raised() -> Iterator[None]:
+def errors_raised() -> Iterator[None]:
     """Raise the errors among the diagnostics as one UserError; pass the others on."""
     outer = current_sink()
     errors: list[Diagnostic] = []

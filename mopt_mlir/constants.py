@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mopt_mlir.bindings import Bindings
+from mopt_mlir.bindings import Bindings, enclosing_module
 from mopt_mlir.problem import ElementType
 
 DTYPES: Mapping[ElementType, np.dtype[Any]] = {
@@ -22,10 +22,10 @@ _RESOURCE = re.compile(r':\s*"0x([0-9A-Fa-f]*)"\s*\}\s*\}\s*#-\}\s*$')
 _HEADER = 4
 
 
-def constant_value(value: Any, module: Any, bindings: Bindings) -> NDArray[Any] | None:
+def constant_value(value: Any, bindings: Bindings) -> NDArray[Any] | None:
     """The elements of SSA value `value` (a tensor or memref of f32 or f64) if they are constant.
 
-    Looks at `arith.constant` and at `memref.get_global` of a constant global of `module`; None if
+    Looks at `arith.constant` and at `memref.get_global` of a constant global; None if
     `value` comes from elsewhere or its elements are not in the module.
     """
     if isinstance(value.owner, bindings.ir.Block):
@@ -34,10 +34,10 @@ def constant_value(value: Any, module: Any, bindings: Bindings) -> NDArray[Any] 
     if owner.name == "arith.constant":
         return _elements(owner, "value", bindings)
     if owner.name == "bufferization.to_buffer":
-        return constant_value(owner.operands[0], module, bindings)
+        return constant_value(owner.operands[0], bindings)
     if owner.name != "memref.get_global":
         return None
-    symbols = bindings.ir.SymbolTable(module)
+    symbols = bindings.ir.SymbolTable(enclosing_module(owner))
     name = owner.attributes["name"].value
     if name not in symbols:
         return None

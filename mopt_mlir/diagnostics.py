@@ -37,7 +37,7 @@ class Failure(Exception):  # noqa: N818 (what it says has been emitted as an err
 @dataclass(frozen=True)
 class Diagnostic:
     severity: str  # "error", "warning", "remark" or "note"
-    location: str  # "file:line:col", or "" if unknown
+    location: str  # "file:line:col", "file" for all of it, or "" if unknown
     message: str
 
     def __str__(self) -> str:
@@ -70,7 +70,7 @@ def current_sink() -> Sink:
 
 
 def emit(severity: str, location: Any, message: str) -> None:
-    """Emit a diagnostic at an MLIR location (of any bindings) or at a `file:line:col` text."""
+    """Emit a diagnostic at an MLIR location (of any bindings), or at one as `Diagnostic` has it."""
     text = location if isinstance(location, str) else describe(location)
     _sink.get()(Diagnostic(severity, text, message))
 
@@ -118,10 +118,11 @@ def errors_into(context: Any) -> Iterator[None]:
 
 
 def describe(location: Any) -> str:
-    """`file:line:col` of an MLIR location; of the first part that has one if it is compound."""
+    """An MLIR location as `Diagnostic` has it; of the first part that has one if it is compound."""
     kind = kind_of(location)
     if kind == "file":
-        return f"{location.filename}:{location.start_line}:{location.start_col}"
+        position = f":{location.start_line}:{location.start_col}" if location.start_line else ""
+        return f"{location.filename}{position}"  # lines count from 1; a module is at line 0
     if kind == "name":
         return describe(location.child_loc)
     if kind == "callsite":
@@ -157,4 +158,6 @@ def _to_location(text: str, context: Any) -> Any:
     name, _, line = name.rpartition(":")
     if line.isdecimal() and column.isdecimal():
         return ir.Location.file(name, int(line), int(column), context=context)
+    if text:
+        return ir.Location.file(text, 0, 0, context=context)
     return ir.Location.unknown(context=context)

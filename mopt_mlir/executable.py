@@ -44,18 +44,20 @@ class Executable:
 def compile(
     source: Any,
     *,
-    machine: str = "host",
+    machine: str = "auto",
     threads: int = 1,
     cpu: str | None = None,
     require_tiled: bool = False,
     passes: str | None = None,
+    plan_cache: bool = True,
 ) -> Executable:
     """Compile `source` to native code in this process.
 
     `source` is a path, MLIR text, bytecode, or a module of any MLIR Python bindings, which is left
-    as it is. `machine` is what convolutions are tiled for, `threads` the number of cores, `cpu`
-    (LLVM's name) what instructions are selected for: the host unless given. `passes` replaces
-    `mopt-tile`, written as between the parentheses of a pipeline.
+    as it is. `machine` is what convolutions are tiled for: `auto` is the host, with what the module
+    says of its target. `threads` is the number of cores, `cpu` (LLVM's name) what instructions are
+    selected for: the host unless given. `passes` replaces `mopt-tile`, written as between the
+    parentheses of a pipeline. With `plan_cache` plans are kept on disk, see `solver.cache`.
 
     An operation that cannot be tiled is compiled to plain loops with a warning, or refused with
     `require_tiled`. Raises UserError, which carries the location, for whatever is wrong.
@@ -71,7 +73,12 @@ def compile(
     chosen = target.of_cpu(cpu or "host")
     target.check_runs_here(chosen)
     lowered = lower_source(
-        source, machine=machine, threads=threads, require_tiled=require_tiled, passes=passes
+        source,
+        machine=machine,
+        threads=threads,
+        require_tiled=require_tiled,
+        passes=passes,
+        plan_cache=plan_cache,
     )
     constants = take_constants(lowered.module)
     symbols = [entry.symbol for entry in lowered.entries]

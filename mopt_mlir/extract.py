@@ -38,15 +38,28 @@ class Initializer:
 
 @dataclass(frozen=True)
 class Convolution:
-    """A supported operation. `initializer` is None where the output's old contents count."""
+    """A supported operation. `initializer` is None where the output's old contents count.
+
+    Operands are read off the operation when asked for: rewriting one that produces a tensor changes
+    those of its consumers.
+    """
 
     operation: Any
     problem: Problem
-    input: Any
-    weights: Any
-    output: Any
     on_tensors: bool
     initializer: Initializer | None
+
+    @property
+    def input(self) -> Any:
+        return self.operation.operands[0]
+
+    @property
+    def weights(self) -> Any:
+        return self.operation.operands[1]
+
+    @property
+    def output(self) -> Any:
+        return self.operation.operands[2]
 
 
 def extract(operation: Any, bindings: Bindings) -> Convolution:
@@ -70,16 +83,9 @@ def extract(operation: Any, bindings: Bindings) -> Convolution:
     if on_tensors != isinstance(types[0], bindings.ir.RankedTensorType):
         raise UnsupportedError("it mixes tensors and memrefs")
     problem = _problem(operation, types, ElementType(elements.pop()), bindings)
-    input_, weights, output = operation.operands
-    return Convolution(
-        operation,
-        problem,
-        input_,
-        weights,
-        output,
-        on_tensors,
-        _initializer(operation, output, problem, on_tensors, bindings),
-    )
+    output = operation.operands[2]
+    initializer = _initializer(operation, output, problem, on_tensors, bindings)
+    return Convolution(operation, problem, on_tensors, initializer)
 
 
 def normalise(problem: Problem) -> tuple[Problem, Groups]:

@@ -45,7 +45,7 @@ def write_output(path: str | PathLike[str], data: bytes) -> None:
         else:
             _replace(os.path.realpath(name), data)
     except BrokenPipeError:
-        raise UserError("the reader closed the pipe; use -o FILE for the whole output") from None
+        raise UserError("the reader closed the pipe before it had all of the output") from None
     except OSError as error:
         file = "<stdout>" if name == "-" else name
         raise UserError(f"cannot write it: {error.strerror}", file) from None
@@ -79,7 +79,7 @@ def _permissions(name: str) -> int:
 
 def _write_stdout(data: bytes) -> None:
     if sys.stdout is None:
-        raise UserError("standard output is closed; use -o FILE")
+        raise UserError("standard output is closed")
     try:
         sys.stdout.flush()
         sys.stdout.buffer.write(data)

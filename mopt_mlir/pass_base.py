@@ -29,6 +29,12 @@ class Pass(ABC):
 
     name: ClassVar[str]
 
+    def check(self) -> None:
+        """Raise UserError where an option makes no sense, as far as that shows without a module.
+
+        Called when the pass is added to a pipeline, so that what is wrong is located there.
+        """
+
     @abstractmethod
     def run(self, module: Any) -> None:
         """Rewrite `module`, the `builtin.module` operation of any MLIR Python bindings, whose

@@ -155,9 +155,10 @@ def _add_ours(pm: Any, ours: Pass) -> None:
     anchor, _, _ = str(pm).partition("(")
     if anchor not in _ANCHORS:
         raise UserError(f"'{ours.name}' runs on {MODULE}, the pass manager on {anchor}")
+    ours.check()
     # No op_name: the bindings keep a pointer to the text they are given, which is then freed.
     summary = (type(ours).__doc__ or "").partition("\n")[0]
-    pm.add(_callback(ours), name=type(ours).__name__, argument=str(ours), description=summary)
+    pm.add(_callback(ours), name=ours.name, argument=str(ours), description=summary)
 
 
 def _callback(ours: Pass) -> Callable[[Any, Any], None]:

@@ -16,6 +16,12 @@ from mopt_mlir.problem import Problem, Tensor
 LEVELS = ("L3", "L2", "L1")
 """Tiling levels, outermost first: a tile of a level is what stays in that cache."""
 
+WIDEST_VECTOR_BYTES = 64
+"""A register of AVX-512."""
+
+MOST_ACCUMULATORS = 64
+"""Twice the vector registers of AVX-512: room to experiment, not to exhaust memory."""
+
 PACKINGS = ("none", "whole", "L3", "L2", "L1")
 """Where weights are rearranged into panels: not at all, in front of the nest, or per tile."""
 
@@ -98,40 +104,13 @@ class Plan:
 
     def check(self, problem: Problem) -> None:
         """Raise ValueError, naming the field, where this plan does not fit `problem`."""
-        names = set(problem.names)
-        parallel = set(problem.parallel_dims)
-        kernel = self.microkernel
-        if kernel.lanes not in parallel:
-            raise ValueError(f"microkernel.lanes is '{kernel.lanes}', not an output dim")
-        _check_sizes("microkernel.tile", kernel.tile, parallel)
-        if kernel.vector < 1 or kernel.extent(kernel.lanes) % kernel.vector:
-            raise ValueError(
-                f"microkernel.tile[{kernel.lanes}] = {kernel.extent(kernel.lanes)} "
-                f"is not a multiple of the vector length {kernel.vector}"
-            )
-        if kernel.lanes in problem.input.dims:
-            if not problem.input.runs_along(kernel.lanes):
-                raise ValueError(
-                    f"microkernel.lanes is '{kernel.lanes}', which is not contiguous in the input"
-                )
-        elif self.packing == "none" and not problem.weights.runs_along(kernel.lanes):
-            raise ValueError(
-                f"packing is 'none', but '{kernel.lanes}' is not contiguous in the weights"
-            )
-        if self.nontemporal and not streams_whole_vectors(problem.output, kernel):
-            raise ValueError(
-                f"nontemporal stores need whole vectors of '{kernel.lanes}' that are contiguous in "
-                "the output, and aligned in every row of it"
-            )
-        if sorted(kernel.reduction) != sorted(problem.reduction_dims):
-            raise ValueError(
-                f"microkernel.reduction must order {', '.join(problem.reduction_dims)}"
-            )
-        _check_sizes("parallel", self.parallel, parallel)
+        _check_microkernel(self.microkernel, problem)
+        if self.threads < 1:
+            raise ValueError(f"threads = {self.threads} is not positive")
+        _check_sizes("parallel", self.parallel, set(problem.parallel_dims))
         if prod(self.parallel.values()) > self.threads:
             raise ValueError(f"parallel needs more than threads = {self.threads}")
-        if self.packing not in PACKINGS:
-            raise ValueError(f"packing is '{self.packing}', not one of {', '.join(PACKINGS)}")
+        self._check_memory(problem)
         level_names = [level.name for level in self.levels]
         if level_names != [name for name in LEVELS if name in level_names]:
             raise ValueError(f"levels must be a subset of {', '.join(LEVELS)} in that order")
@@ -139,23 +118,23 @@ class Plan:
             raise ValueError(f"packing at {self.packing}, which is not a level of the plan")
         outer: Mapping[str, int] = problem.extents
         for level in self.levels:
-            if sorted(level.order) != sorted(names):
-                raise ValueError(f"{level.name}.order must name each of {', '.join(problem.names)}")
-            _check_sizes(f"{level.name}.tile", level.tile, names)
-            for dim in problem.names:
-                size, unit = level.tile.get(dim, 0), kernel.extent(dim)
-                if not 1 <= size <= outer[dim]:
-                    raise ValueError(
-                        f"{level.name}.tile[{dim}] = {size} is not in [1, {outer[dim]}]"
-                    )
-                if size % unit and size != problem.extent(dim):
-                    raise ValueError(
-                        f"{level.name}.tile[{dim}] = {size} is neither the whole extent "
-                        f"nor a multiple of the register tile's {unit}"
-                    )
+            _check_level(level, outer, self.microkernel, problem)
             outer = level.tile
             if level is self.levels[0]:
                 outer = {dim: self.core_tile(dim, problem.extent(dim)) for dim in problem.names}
+
+    def _check_memory(self, problem: Problem) -> None:
+        lanes = self.microkernel.lanes
+        if self.packing not in PACKINGS:
+            raise ValueError(f"packing is '{self.packing}', not one of {', '.join(PACKINGS)}")
+        by_channel = lanes not in problem.input.dims
+        if by_channel and self.packing == "none" and not problem.weights.runs_along(lanes):
+            raise ValueError(f"packing is 'none', but '{lanes}' is not contiguous in the weights")
+        if self.nontemporal and not streams_whole_vectors(problem.output, self.microkernel):
+            raise ValueError(
+                f"nontemporal stores need whole vectors of '{lanes}' that are contiguous in the "
+                "output, and aligned in every row of it"
+            )
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data (strings, numbers, lists, dicts), the same as the attribute and JSON."""
@@ -197,10 +176,10 @@ class Plan:
             predicted = data.get("prediction")
             return Plan(
                 machine=str(data["machine"]),
-                threads=int(data["threads"]),
+                threads=_integer(data["threads"]),
                 microkernel=Microkernel(
                     str(kernel["lanes"]),
-                    int(kernel["vector"]),
+                    _integer(kernel["vector"]),
                     _sizes(kernel["tile"]),
                     tuple(map(str, kernel["reduction"])),
                 ),
@@ -237,7 +216,59 @@ def streams_whole_vectors(output: Tensor, kernel: Microkernel) -> bool:
 
 
 def _sizes(data: Mapping[str, Any]) -> dict[str, int]:
-    return {str(dim): int(size) for dim, size in data.items()}
+    return {str(dim): _integer(size) for dim, size in data.items()}
+
+
+def _integer(value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"{value!r} is not an integer")
+    return value
+
+
+def _check_microkernel(kernel: Microkernel, problem: Problem) -> None:
+    lanes, width, element = kernel.lanes, kernel.extent(kernel.lanes), problem.output.element
+    if lanes not in problem.parallel_dims:
+        raise ValueError(f"microkernel.lanes is '{lanes}', not an output dim")
+    if lanes in problem.input.dims and not problem.input.runs_along(lanes):
+        raise ValueError(f"microkernel.lanes is '{lanes}', which is not contiguous in the input")
+    _check_sizes("microkernel.tile", kernel.tile, set(problem.parallel_dims))
+    widest = WIDEST_VECTOR_BYTES // element.size
+    if kernel.vector not in [1 << i for i in range(widest.bit_length())]:
+        raise ValueError(
+            f"microkernel.vector = {kernel.vector} is not a power of two up to {widest}, "
+            f"the {element.value} elements of the widest vector register"
+        )
+    if width % kernel.vector:
+        raise ValueError(
+            f"microkernel.tile[{lanes}] = {width} "
+            f"is not a multiple of the vector length {kernel.vector}"
+        )
+    accumulators = prod(kernel.tile.values()) // kernel.vector
+    if accumulators > MOST_ACCUMULATORS:
+        raise ValueError(
+            f"microkernel.tile needs {accumulators} accumulators; at most {MOST_ACCUMULATORS} "
+            "are generated, and no more than there are vector registers make sense"
+        )
+    if sorted(kernel.reduction) != sorted(problem.reduction_dims):
+        raise ValueError(f"microkernel.reduction must order {', '.join(problem.reduction_dims)}")
+
+
+def _check_level(
+    level: Level, outer: Mapping[str, int], kernel: Microkernel, problem: Problem
+) -> None:
+    """Every dim has a place in the order, and a tile inside `outer` of whole register tiles."""
+    if sorted(level.order) != sorted(problem.names):
+        raise ValueError(f"{level.name}.order must name each of {', '.join(problem.names)}")
+    _check_sizes(f"{level.name}.tile", level.tile, set(problem.names))
+    for dim in problem.names:
+        size, unit = level.tile.get(dim, 0), kernel.extent(dim)
+        if not 1 <= size <= outer[dim]:
+            raise ValueError(f"{level.name}.tile[{dim}] = {size} is not in [1, {outer[dim]}]")
+        if size % unit and size != problem.extent(dim):
+            raise ValueError(
+                f"{level.name}.tile[{dim}] = {size} is neither the whole extent "
+                f"nor a multiple of the register tile's {unit}"
+            )
 
 
 def _check_sizes(what: str, sizes: Mapping[str, int], allowed: set[str]) -> None:

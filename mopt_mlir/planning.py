@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mopt_mlir import plan_attribute
@@ -16,6 +15,8 @@ from mopt_mlir.machine import Machine
 from mopt_mlir.pass_base import PassFailure
 from mopt_mlir.plan import Plan
 from mopt_mlir.problem import Problem
+from mopt_mlir.solver.cache import PlanCache
+from mopt_mlir.solving import Request, Solution, solve
 
 
 @dataclass
@@ -25,37 +26,22 @@ class Planner:
     module: Any
     bindings: Bindings
     machine: Machine
-    threads: int
-    solved: dict[tuple[Problem, bool], Plan] = field(default_factory=dict)
+    request: Request
+    cache: PlanCache | None = None
+    solved: dict[tuple[Problem, bool], Solution] = field(default_factory=dict)
 
     def targets(self) -> list[Target]:
         """Every supported convolution with its plan, in the order of the module.
 
-        Emits a remark for each linalg operation that is left as it is. Raises PassFailure, after an
-        error, where an attached plan does not fit its operation.
+        Emits a remark for each linalg operation that is left as it is, and for each plan that the
+        time limit cut short. Raises PassFailure, after an error, where an attached plan does not
+        fit its operation.
         """
-        return [self._target(convolution) for convolution in list(self._convolutions())]
-
-    def _convolutions(self) -> Iterator[Convolution]:
-        found: list[Any] = []
-        ir = self.bindings.ir
-
-        def visit(operation: Any) -> Any:
-            if operation.name.startswith("linalg."):
-                found.append(operation)
-            return ir.WalkResult.ADVANCE
-
-        self.module.walk(visit)
-        for operation in found:
-            try:
-                yield extract(operation, self.bindings)
-            except UnsupportedError as reason:
-                if _reduces(operation, self.bindings):
-                    emit("remark", operation.location, f"'{operation.name}' is not tiled: {reason}")
+        return [self._target(found) for found in convolutions(self.module, self.bindings)]
 
     def _target(self, convolution: Convolution) -> Target:
         problem, groups = normalise(convolution.problem)
-        constant = constant_value(convolution.weights, self.module, self.bindings)
+        constant = constant_value(convolution.weights, self.bindings)
         operation = convolution.operation
         plan = self._attached(operation, problem)
         if plan is None:
@@ -73,19 +59,42 @@ class Planner:
         return plan
 
     def _solve(self, operation: Any, problem: Problem, constant_weights: bool) -> Plan:
-        from mopt_mlir.solver import solve
-
         key = (problem, constant_weights)
+        request = replace(self.request, constant_weights=constant_weights)
         if key not in self.solved:
             try:
-                self.solved[key] = solve(
-                    problem, self.machine, self.threads, constant_weights=constant_weights
-                )
+                self.solved[key] = solve(problem, self.machine, request, self.cache)
             except ValueError as error:
                 reason = f"no plan for machine '{self.machine.name}': {error}"
                 emit("error", operation.location, reason)
                 raise PassFailure from None
-        return self.solved[key]
+        solution = self.solved[key]
+        if shortfall := solution.shortfall(request):
+            emit("remark", operation.location, shortfall)
+        return solution.plan
+
+
+def convolutions(module: Any, bindings: Bindings) -> list[Convolution]:
+    """The supported convolutions of `module`, in its order.
+
+    Emits a remark for each other linalg operation that might have been one.
+    """
+    operations: list[Any] = []
+
+    def visit(operation: Any) -> Any:
+        if operation.name.startswith("linalg."):
+            operations.append(operation)
+        return bindings.ir.WalkResult.ADVANCE
+
+    module.walk(visit)
+    found: list[Convolution] = []
+    for operation in operations:
+        try:
+            found.append(extract(operation, bindings))
+        except UnsupportedError as reason:
+            if _reduces(operation, bindings):
+                emit("remark", operation.location, f"'{operation.name}' is not tiled: {reason}")
+    return found
 
 
 def _reduces(operation: Any, bindings: Bindings) -> bool:

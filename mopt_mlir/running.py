@@ -81,10 +81,11 @@ def run_entry(
     repeat: int = 10,
     cold: bool = False,
     check: bool = False,
-    machine: str = "host",
+    machine: str = "auto",
     threads: int = 1,
     cpu: str | None = None,
     require_tiled: bool = False,
+    plan_cache: bool = True,
 ) -> Measurement:
     """Compile `source`, run one of its functions `repeat` times on random data, and measure it.
 
@@ -96,7 +97,12 @@ def run_entry(
     from mopt_mlir.executable import compile
 
     executable = compile(
-        source, machine=machine, threads=threads, cpu=cpu, require_tiled=require_tiled
+        source,
+        machine=machine,
+        threads=threads,
+        cpu=cpu,
+        require_tiled=require_tiled,
+        plan_cache=plan_cache,
     )
     function = executable[_only(executable.entries) if entry is None else entry]
     return measure(

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from mopt_mlir.pass_base import Pass, option
+from mopt_mlir.planning_pass import PlanningPass
 
 
 @dataclass(frozen=True)
-class AnalyzePass(Pass):
+class AnalyzePass(PlanningPass):
     """Solve the tiling of every supported convolution and attach it as the attribute `mopt.plan`.
 
     The plan holds everything that code generation varies: the microkernel, per memory level the
@@ -21,16 +21,11 @@ class AnalyzePass(Pass):
 
     name: ClassVar[str] = "mopt-analyze"
 
-    machine: str = option("host", help="machine to plan for: a name, a .toml file, or host")
-    threads: int = option(1, help="cores to plan for")
-
     def run(self, module: Any) -> None:
         from mopt_mlir.bindings import bindings_of
-        from mopt_mlir.machine import resolve
         from mopt_mlir.plan_attribute import attach
-        from mopt_mlir.planning import Planner
 
         bindings = bindings_of(module)
         with module.context, module.location:
-            for target in Planner(module, bindings, resolve(self.machine), self.threads).targets():
+            for target in self.planner(module).targets():
                 attach(target.convolution.operation, target.plan, bindings)

@@ -28,15 +28,18 @@ class LowerToLLVMPass(Pass):
 
     threads: int = option(0, help="threads of a parallel loop; 0 leaves it to OpenMP, 1 is serial")
 
-    def run(self, module: Any) -> None:
+    def check(self) -> None:
         from mopt_mlir.diagnostics import UserError
+
+        if self.threads < 0:
+            raise UserError(f"{self.name}: threads={self.threads} is negative")
+
+    def run(self, module: Any) -> None:
         from mopt_mlir.lowering.accesses import mark_accesses
         from mopt_mlir.lowering.bufferize import bufferize
         from mopt_mlir.lowering.entries import annotate_entries
         from mopt_mlir.lowering.to_llvm import lower_to_llvm
 
-        if self.threads < 0:
-            raise UserError(f"{self.name}: threads={self.threads} is negative")
         bufferize(module)
         annotate_entries(module)
         lower_to_llvm(module, self.threads)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from mopt_mlir.pass_base import Pass, option
+from mopt_mlir.planning_pass import PlanningPass
 
 
 @dataclass(frozen=True)
-class TilePass(Pass):
+class TilePass(PlanningPass):
     """Rewrite every supported convolution into affine loops around an outer-product microkernel.
 
     Where an operation carries no plan (`mopt.plan`, see mopt-analyze), one is solved for first. The
@@ -25,16 +25,9 @@ class TilePass(Pass):
 
     name: ClassVar[str] = "mopt-tile"
 
-    machine: str = option("host", help="machine to plan for: a name, a .toml file, or host")
-    threads: int = option(1, help="cores to plan for")
-
     def run(self, module: Any) -> None:
         from mopt_mlir.bindings import bindings_of
         from mopt_mlir.codegen.rewrite import rewrite
-        from mopt_mlir.machine import resolve
-        from mopt_mlir.planning import Planner
 
-        bindings = bindings_of(module)
         with module.context, module.location:
-            planner = Planner(module, bindings, resolve(self.machine), self.threads)
-            rewrite(planner.targets(), module, bindings)
+            rewrite(self.planner(module).targets(), bindings_of(module))

@@ -167,8 +167,8 @@ class Builder:
     def branch(
         self,
         conditions: Sequence[tuple[Index, bool]],
-        then: Callable[[], Sequence[Any]],
-        otherwise: Callable[[], Sequence[Any]],
+        then: Callable[[], Sequence[Any] | None],
+        otherwise: Callable[[], Sequence[Any] | None],
         types: Sequence[Any] = (),
     ) -> list[Any]:
         """`affine.if`: each condition is `index >= 0`, or `index == 0` where its flag is set."""
@@ -192,7 +192,7 @@ class Builder:
         )
         for block, body in ((operation.then_block, then), (operation.else_block, otherwise)):
             with ir.InsertionPoint(block):
-                affine.AffineYieldOp(list(body()))
+                affine.AffineYieldOp(list(body() or ()))
         return list(operation.results)
 
     def apply(self, name: str, index: Index, divisor: int = 1, modulo: int = 0) -> Index:

@@ -33,6 +33,24 @@ SCRATCH = "mopt.scratch"
 
 
 @dataclass(frozen=True)
+class Place:
+    """Where in the nest the next operation goes: what the open loops cover of each dim, the packed
+    weights if they are filled, and the memory that they will be packed into if it is allocated."""
+
+    ranges: Ranges
+    panels: Panels | None = None
+    scratch: Any = None
+
+    def at(self, dim: str, range_: Range) -> Place:
+        return replace(self, ranges={**self.ranges, dim: range_})
+
+    @property
+    def deeper(self) -> int:
+        """The depth of a loop that is opened here."""
+        return 1 + max(range_.depth for range_ in self.ranges.values())
+
+
+@dataclass(frozen=True)
 class Nest:
     """Emits the loops of `plan` for `problem`; `constant_panels` are weights packed beforehand."""
 
@@ -56,18 +74,21 @@ class Nest:
         self.builder.either(self.builder.aligned(output, size), streaming._emit, self._emit)
 
     def _emit(self) -> None:
-        ranges: Ranges = {dim.name: Range.whole(dim.extent) for dim in self.problem.dims}
-        panels, scratch = None, None
+        place = Place({dim.name: Range.whole(dim.extent) for dim in self.problem.dims})
         if self.constant_panels is not None:
-            panels = self._panels(self.constant_panels, ranges)
+            place = replace(place, panels=self._panels(self.constant_panels, place.ranges))
         elif self.plan.packing == "whole":
             scratch = self._allocate(self.problem.extents)
-            panels = self._pack(scratch, ranges, self._ways)
+            panels = self._pack(scratch, place.ranges, self._ways)
+            place = replace(place, panels=panels, scratch=scratch)
         elif self._shares_panels:
-            scratch = self._allocate(self._level(self.plan.packing).tile)
-        self._band(0, ranges, panels, scratch)
-        if scratch is not None:
-            self._free(scratch)
+            place = replace(place, scratch=self._allocate(self._level(self.plan.packing).tile))
+        if self.plan.levels:
+            self._level_loops(0, self.plan.levels[0].order, place)
+        else:
+            self._cores(place)
+        if place.scratch is not None:
+            self._free(place.scratch)
 
     # ---- packed weights ----------------------------------------------------------------------
 
@@ -116,49 +137,18 @@ class Nest:
         )
         return panels
 
-    # ---- bands of loops ----------------------------------------------------------------------
-
-    def _band(self, depth: int, ranges: Ranges, panels: Panels | None, scratch: Any) -> None:
-        """The loops of level number `depth` and everything inside them."""
-        if depth == min(1, len(self.plan.levels)):
-            self._parallel(ranges, panels, scratch)
-        elif depth < len(self.plan.levels):
-            level = self.plan.levels[depth]
-            self._loops(level, level.order, ranges, panels, scratch, depth)
-        else:
-            self._register_tiles(self.problem.parallel_dims, ranges, panels)
-
-    def _loops(
-        self,
-        level: Level,
-        dims: Sequence[str],
-        ranges: Ranges,
-        panels: Panels | None,
-        scratch: Any,
-        depth: int,
-    ) -> None:
-        packs = level.name == self.plan.packing and panels is None
-        moving = {
-            dim
-            for dim in dims
-            if dim in self.problem.weights.dims and level.tile[dim] < ranges[dim].size
+    def _pack_block(self, depth: int, place: Place) -> Place:
+        """Pack what level number `depth` covers of the weights."""
+        tile = self.plan.levels[depth].tile
+        block = {
+            dim: range_
+            if tile[dim] >= range_.size
+            else range_.tile(range_.start, tile[dim], range_.depth)
+            for dim, range_ in place.ranges.items()
         }
-        if packs and not moving:
-            inner = {dim: self._narrow(level, dim, range_) for dim, range_ in ranges.items()}
-            panels, packs = self._pack(scratch, inner, self._ways if depth == 0 else 1), False
-            panels = replace(panels, upcoming=self._next_block(inner[self._channel], ranges))
-        if not dims or (not packs and self._streams(level, dims, ranges)):
-            self._band(depth + 1, ranges, panels, scratch)
-            return
-        dim, rest = dims[0], dims[1:]
-        range_, size = ranges[dim], level.tile[dim]
-        if size >= range_.size:
-            self._loops(level, rest, ranges, panels, scratch, depth)
-            return
-        name = f"{dim}_{level.name}"
-        with self.builder.loop(name, range_.start, range_.ends, size) as (index, *_):
-            inner = {**ranges, dim: range_.tile(index, size, _deeper(ranges))}
-            self._loops(level, rest, inner, panels, scratch, depth)
+        panels = self._pack(place.scratch, block, self._ways if depth == 0 else 1)
+        upcoming = self._next_block(block[self._channel], place.ranges)
+        return replace(place, panels=replace(panels, upcoming=upcoming))
 
     def _next_block(self, channels: Range, ranges: Ranges) -> NextBlock | None:
         """What is packed after the block of output `channels`, if it is other channels and worth
@@ -179,28 +169,49 @@ class Nest:
         first = channels.start + channels.size
         return NextBlock(first, channels.size, dim, start, unit, tiles[dim])
 
-    def _streams(self, level: Level, dims: Sequence[str], ranges: Ranges) -> bool:
+    # ---- bands of loops ----------------------------------------------------------------------
+
+    def _level_loops(self, depth: int, dims: Sequence[str], place: Place) -> None:
+        """The loops of level number `depth` over `dims`, outermost first, and what is inside."""
+        level = self.plan.levels[depth]
+        moving = [dim for dim in dims if level.tile[dim] < place.ranges[dim].size]
+        packs = level.name == self.plan.packing and place.panels is None
+        if packs and not self.problem.weights.dims.intersection(moving):
+            place, packs = self._pack_block(depth, place), False
+        if not moving or (not packs and self._streams(depth, moving, place.ranges)):
+            self._cores(place) if depth == 0 else self._next_level(depth + 1, place)
+            return
+        dim, rest = moving[0], moving[1:]
+        range_, size = place.ranges[dim], level.tile[dim]
+        name = f"{dim}_{level.name}"
+        with self.builder.loop(name, range_.start, range_.ends, size) as (index, *_):
+            tile = range_.tile(index, size, place.deeper)
+            self._level_loops(depth, rest, place.at(dim, tile))
+
+    def _next_level(self, depth: int, place: Place) -> None:
+        """Level number `depth`, or the register tiles if there is no such level."""
+        if depth < len(self.plan.levels):
+            self._level_loops(depth, self.plan.levels[depth].order, place)
+        else:
+            self._register_tiles(self.problem.parallel_dims, place)
+
+    def _streams(self, depth: int, moving: Sequence[str], ranges: Ranges) -> bool:
         """Whether the loops that are left only step through the reduction of one register tile.
 
         Then the microkernel runs through all of it, and the accumulators never leave the registers.
         """
-        left = [dim for dim in dims if level.tile[dim] < ranges[dim].size]
         return (
-            level is self.plan.levels[-1]
-            and all(dim in self.problem.reduction_dims for dim in left)
+            depth == len(self.plan.levels) - 1
+            and all(dim in self.problem.reduction_dims for dim in moving)
             and all(
                 ranges[dim].size <= self.plan.microkernel.extent(dim)
                 for dim in self.problem.parallel_dims
             )
         )
 
-    def _narrow(self, level: Level, dim: str, range_: Range) -> Range:
-        """What a dim of the weights covers at `level` (its loop, if any, is already open)."""
-        size = level.tile[dim]
-        return range_ if size >= range_.size else range_.tile(range_.start, size, range_.depth)
-
-    def _parallel(self, ranges: Ranges, panels: Panels | None, scratch: Any) -> None:
-        """The split of the outermost tile between cores, then the next level."""
+    def _cores(self, place: Place) -> None:
+        """The split of the outermost tile between cores."""
+        ranges = place.ranges
         shares = {
             dim: self.plan.core_tile(dim, self.problem.extent(dim))
             for dim, ways in self.plan.parallel.items()
@@ -208,7 +219,7 @@ class Nest:
         }
         split = [dim for dim in ranges if dim in shares and shares[dim] < ranges[dim].size]
         if not split:
-            self._private(ranges, panels, scratch)
+            self._share(place)
             return
         with self.builder.parallel(
             [f"{dim}_core" for dim in split],
@@ -216,45 +227,40 @@ class Nest:
             [ranges[dim].ends for dim in split],
             [shares[dim] for dim in split],
         ) as indices:
-            inner = dict(ranges)
+            depth = place.deeper
             for dim, index in zip(split, indices, strict=True):
-                inner[dim] = ranges[dim].tile(index, shares[dim], _deeper(ranges))
-            self._private(inner, panels, scratch)
+                place = place.at(dim, ranges[dim].tile(index, shares[dim], depth))
+            self._share(place)
 
-    def _private(self, ranges: Ranges, panels: Panels | None, scratch: Any) -> None:
+    def _share(self, place: Place) -> None:
         """One core's share; it owns the packed block if that is of an inner level."""
-        own = panels is None and scratch is None and self.plan.packing != "none"
-        if own:
-            sizes = self._level(self.plan.packing).tile
-            scratch = self._allocate({dim: min(sizes[dim], r.size) for dim, r in ranges.items()})
-        if len(self.plan.levels) > 1:
-            level = self.plan.levels[1]
-            self._loops(level, level.order, ranges, panels, scratch, 1)
+        packed = place.panels is not None or place.scratch is not None
+        if packed or self.plan.packing == "none":
+            self._next_level(1, place)
         else:
-            self._register_tiles(self.problem.parallel_dims, ranges, panels)
-        if own:
+            tile = self._level(self.plan.packing).tile
+            scratch = self._allocate({d: min(tile[d], r.size) for d, r in place.ranges.items()})
+            self._next_level(1, replace(place, scratch=scratch))
             self._free(scratch)
         if self.operands.nontemporal:
             self.builder.fence()
 
     # ---- register tiles ----------------------------------------------------------------------
 
-    def _register_tiles(self, dims: Sequence[str], ranges: Ranges, panels: Panels | None) -> None:
+    def _register_tiles(self, dims: Sequence[str], place: Place) -> None:
         if not dims:
-            self._edges(self.problem.parallel_dims, ranges, panels, {})
+            self._edges(self.problem.parallel_dims, place, {})
             return
-        dim, range_ = dims[0], ranges[dims[0]]
+        dim, range_ = dims[0], place.ranges[dims[0]]
         unit = self.plan.microkernel.extent(dim)
         if unit >= range_.size:
-            self._register_tiles(dims[1:], ranges, panels)
+            self._register_tiles(dims[1:], place)
             return
         with self.builder.loop(dim, range_.start, range_.ends, unit) as (index, *_):
-            inner = {**ranges, dim: range_.tile(index, unit, _deeper(ranges))}
-            self._register_tiles(dims[1:], inner, panels)
+            tile = range_.tile(index, unit, place.deeper)
+            self._register_tiles(dims[1:], place.at(dim, tile))
 
-    def _edges(
-        self, dims: Sequence[str], ranges: Ranges, panels: Panels | None, sizes: Mapping[str, int]
-    ) -> None:
+    def _edges(self, dims: Sequence[str], place: Place, sizes: Mapping[str, int]) -> None:
         """Whole register tiles, and specialised ones where the last of a dim is cut short."""
         if not dims:
             emit_microkernel(
@@ -262,18 +268,17 @@ class Nest:
                 self.problem,
                 self.plan.microkernel,
                 self.operands,
-                panels,
-                ranges,
+                place.panels,
+                place.ranges,
                 sizes,
             )
             return
         dim, rest = dims[0], dims[1:]
         unit, extent = self.plan.microkernel.extent(dim), self.problem.extent(dim)
-        start = ranges[dim].start
+        start = place.ranges[dim].start
 
-        def emit(size: int) -> list[Any]:
-            self._edges(rest, ranges, panels, {**sizes, dim: size})
-            return []
+        def emit(size: int) -> None:
+            self._edges(rest, place, {**sizes, dim: size})
 
         if extent % unit == 0:
             emit(unit)
@@ -282,7 +287,3 @@ class Nest:
             self.builder.branch([(room, False)], lambda: emit(unit), lambda: emit(extent % unit))
         else:
             emit(min(unit, extent - start.constant))
-
-
-def _deeper(ranges: Ranges) -> int:
-    return 1 + max(range_.depth for range_ in ranges.values())

@@ -62,21 +62,16 @@ def emit_packing(
     def pack_panel(panel: Index) -> None:
         first = panels.starts[panels.channel] + panel * width
 
-        def full() -> list[Any]:
-            copy_panel(copy, panel, first, width)
-            return []
-
-        def edge() -> list[Any]:
-            copy_panel(copy, panel, first, extent % width)
-            return []
+        def fill(valid: int) -> None:
+            copy_panel(copy, panel, first, valid)
 
         if extent % width == 0:
-            full()
+            fill(width)
         elif first.terms:
             room = Index(constant=extent - width) - first
-            builder.branch([(room, False)], full, edge)
+            builder.branch([(room, False)], lambda: fill(width), lambda: fill(extent % width))
         else:
-            (full if first.constant + width <= extent else edge)()
+            fill(min(width, extent - first.constant))
 
     count = panels.memref.type.shape[0]
     bounds = [Index(constant=count), *_cut(builder, panels, ranges[panels.channel])]

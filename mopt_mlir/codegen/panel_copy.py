@@ -222,13 +222,9 @@ def _cut_square(copy: PanelCopy, at: Index, ends: list[Index], points: Any) -> N
     """A full square where `lanes` points are left, else the points one after the other."""
     builder, lanes = copy.builder, copy.kernel.vector
 
-    def full() -> list[Any]:
-        points(at, lanes)
-        return []
-
-    def rest() -> list[Any]:
+    def rest() -> None:
         with builder.loop("flat", at, ends) as (point, *_):
             points(point, 1)
-        return []
 
-    builder.branch([(end - at + -lanes, False) for end in ends], full, rest)
+    room = [(end - at + -lanes, False) for end in ends]
+    builder.branch(room, lambda: points(at, lanes), rest)

@@ -55,7 +55,8 @@ def emit_input_prefetch(
     """
     tensor, channel = problem.input, kernel.reduction[0]
     step, size = tensor.step(channel), tensor.element.size
-    if tensor.strides[-1] != 1 or step is None or step * size < SHORT_RUN_BYTES:
+    pixels = set(problem.parallel_dims).intersection(tensor.axes[-1].dims)
+    if not pixels or tensor.strides[-1] != 1 or step is None or step * size < SHORT_RUN_BYTES:
         return
     taps = prod(problem.extent(dim) for dim in kernel.reduction[1:])
     inner = {dim: problem.extent(dim) for dim in kernel.reduction if dim not in point}

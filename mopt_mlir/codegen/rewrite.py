@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from json import dumps
 from typing import Any
 
-from mopt_mlir.bindings import Bindings
+from mopt_mlir.bindings import Bindings, enclosing_module
 from mopt_mlir.codegen.builder import Builder
 from mopt_mlir.codegen.nest import Nest
 from mopt_mlir.codegen.operands import Operands
@@ -27,6 +27,10 @@ class Target:
     groups: Groups
     plan: Plan
     constant: Any = None
+
+    @property
+    def operation(self) -> Any:
+        return self.convolution.operation
 
     @property
     def packs_constant(self) -> bool:
@@ -58,39 +62,51 @@ class Site:
     buffer: Any
 
 
-def rewrite(targets: Sequence[Target], module: Any, bindings: Bindings) -> None:
+def rewrite(targets: Sequence[Target], bindings: Bindings) -> None:
     """Replace the operation of every target by the loop nest of its plan.
 
     Folds the fill or bias that initialised the output into the first write, and packs constant
-    weights now, into globals of `module`. Where several targets would get the same nest, it is
-    generated once, in a private function that each of them calls.
+    weights now, into globals of the module. Where several targets of a module would get the same
+    nest, it is generated once, in a private function that each of them calls.
     """
-    uses = Counter(target.key for target in targets)
-    functions: dict[tuple[str, ...], Any] = {}
-    for target in targets:
-        operation = target.convolution.operation
-        builder = Builder(bindings, operation.location, _entry_block(operation, module))
+    modules: list[Any] = []
+    keys = [(_number(enclosing_module(t.operation), modules), t.key) for t in targets]
+    uses = Counter(keys)
+    functions: dict[tuple[int, tuple[str, ...]], Any] = {}
+    for target, key in zip(targets, keys, strict=True):
+        operation, module = target.operation, modules[key[0]]
+        builder = Builder(bindings, operation.location, _entry_block(operation))
         with bindings.ir.InsertionPoint(operation), operation.location:
             site = _site(builder, target, module)
-            if uses[target.key] == 1:
+            if uses[key] == 1:
                 Nest(builder, target.problem, target.plan, site.operands, site.panels).emit()
             else:
-                if target.key not in functions:
-                    functions[target.key] = _outline(builder, target, site, module)
+                if key not in functions:
+                    functions[key] = _outline(builder, target, site, module)
                 values = [value for _, value in _present(site)]
-                bindings.func.CallOp(functions[target.key], values)
+                bindings.func.CallOp(functions[key], values)
             if target.convolution.on_tensors:
                 result = _to_tensor(builder, site.buffer, target.convolution.output.type)
                 operation.results[0].replace_all_uses_with(result)
+        superfluous = _superfluous(target)
         operation.erase()
-        _erase_unused(target)
+        for other in superfluous:
+            if not any(True for result in other.results for _ in result.uses):
+                other.erase()
 
 
-def _entry_block(operation: Any, module: Any) -> Any:
-    """The block of the function around `operation` (or of what else stands in the module)."""
-    block = operation.block
-    while block.owner.operation.parent is not None and block.owner.operation.parent != module:
-        block = block.owner.operation.block
+def _number(item: Any, seen: list[Any]) -> int:
+    """The position of `item` among those seen, which it joins (operations have no hash)."""
+    if item not in seen:
+        seen.append(item)
+    return seen.index(item)
+
+
+def _entry_block(operation: Any) -> Any:
+    """The block of the function around `operation` (or of what else stands in a module)."""
+    block, owner = operation.block, operation.parent.operation
+    while "builtin.module" not in (owner.name, owner.parent.operation.name):
+        block, owner = owner.block, owner.parent.operation
     return block
 
 
@@ -200,16 +216,15 @@ def _free_symbol(symbols: Any, stem: str) -> str:
     return f"{stem}_{number}"
 
 
-def _erase_unused(target: Target) -> None:
-    """Drop what the nest has made superfluous: the fill or bias, and constant plain weights."""
-    candidates = []
+def _superfluous(target: Target) -> list[Any]:
+    """What may go with the operation if nothing else uses it: the fill or bias, and constant plain
+    weights."""
+    found = []
     if target.convolution.initializer is not None:
-        candidates.append(target.convolution.initializer.operation)
+        found.append(target.convolution.initializer.operation)
     if target.packs_constant:
-        candidates.append(target.convolution.weights.owner.operation)
-    for operation in candidates:
-        if not any(True for result in operation.results for _ in result.uses):
-            operation.erase()
+        found.append(target.convolution.weights.owner.operation)
+    return found
 
 
 # ---- shared nests ------------------------------------------------------------------------------

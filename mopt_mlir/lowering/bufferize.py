@@ -16,7 +16,7 @@ from mopt_mlir.lowering.results import is_buffer, results_to_parameters
 _BUFFERIZE = (
     "convert-elementwise-to-linalg",
     "one-shot-bufferize{bufferize-function-boundaries=true buffer-alignment=64"
-    " function-boundary-type-conversion=identity-layout-map}",
+    " function-boundary-type-conversion=identity-layout-map allow-return-allocs-from-loops=true}",
     "canonicalize",
 )
 _FREE = (

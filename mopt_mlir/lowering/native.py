@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mopt_mlir.bindings import bindings_of
+from mopt_mlir.lowering.optimiser import optimise
 from mopt_mlir.lowering.target import Target, initialize
 
 _SPEED = 1
@@ -16,9 +17,10 @@ in registers from one tap to the next, and spill accumulators for them (a third 
 
 @dataclass(frozen=True)
 class NativeModule:
-    """An optimised LLVM module and the target that it was optimised for."""
+    """An optimised LLVM module, the context that it lives in, and the target that it is for."""
 
     llvm_module: Any
+    context: Any
     target_machine: Any
 
     def ir(self) -> str:
@@ -56,8 +58,8 @@ class NativeModule:
         """Define a constant that the module refers to, for the module itself only."""
         import llvmlite.binding as llvm
 
-        context = llvm.parse_assembly(_definition(symbol, data, alignment))
-        self.llvm_module.link_in(context)
+        definition = llvm.parse_assembly(_definition(symbol, data, alignment), self.context)
+        self.llvm_module.link_in(definition)
         self.llvm_module.get_global_variable(symbol).linkage = "internal"
 
 
@@ -73,26 +75,27 @@ def compile_module(module: Any, target: Target, exported: Collection[str]) -> Na
 def compile_text(text: str, target: Target, exported: Collection[str]) -> NativeModule:
     """Optimise LLVM IR that is given as text.
 
-    Loops were tiled, vectorised and unrolled as the plan says: LLVM must not do it once more.
+    Loops were tiled, vectorised and unrolled as the plan says: LLVM must not do it once more. It
+    vectorises the loops that are not marked as off limits, see `lowering.fallback`.
     """
     import llvmlite.binding as llvm
 
     initialize()
     machine = target.machine()
-    module = llvm.parse_assembly(text)
+    context = llvm.create_context()  # the global one would keep types and constants for ever
+    module = llvm.parse_assembly(text, context)
     module.triple = machine.triple
     module.data_layout = str(machine.target_data)
     for function in module.functions:
         if not function.is_declaration and function.name not in exported:
             function.linkage = "internal"
     options = llvm.create_pipeline_tuning_options(speed_level=_SPEED)
-    options.loop_vectorization = False
+    options.loop_vectorization = True
     options.loop_interleaving = False
     options.loop_unrolling = False
     options.slp_vectorization = False
-    builder = llvm.create_pass_builder(machine, options)
-    builder.getModulePassManager().run(module, builder)
-    return NativeModule(module, machine)
+    optimise(module, machine, options)
+    return NativeModule(module, context, machine)
 
 
 def _definition(symbol: str, data: bytes, alignment: int) -> str:

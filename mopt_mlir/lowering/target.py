@@ -11,12 +11,28 @@ from functools import cache
 from typing import Any
 
 from mopt_mlir.diagnostics import UserError
+from mopt_mlir.lowering.optimiser import optimise
 
 _LIST_CPUS = """
 import llvmlite.binding as llvm
 llvm.initialize_native_target()
 llvm.Target.from_default_triple().create_target_machine(cpu="help")
 """
+
+_VECTOR_EXTENSIONS = ("avx", "fma")  # how their names begin
+_NEEDED = frozenset({"avx2", "fma"})  # by every microkernel
+
+_PROBE = """
+define void @callee{i}(ptr %p) "target-cpu"="x86-64" "target-features"="+{feature}" {{
+  store volatile i32 {i}, ptr %p
+  ret void
+}}
+define void @caller{i}(ptr %p) "target-cpu"="{target.cpu}" "target-features"="{target.features}" {{
+  call void @callee{i}(ptr %p)
+  ret void
+}}
+"""
+"""Two functions, the first of which LLVM inlines into the second where `target` has `feature`."""
 
 _WIDE_VECTORS = "-prefer-256-bit"
 """Some AVX-512 CPUs are tuned for 256-bit vectors, in LLVM; the plan has decided that already."""
@@ -64,15 +80,23 @@ def host() -> Target:
 def of_cpu(name: str) -> Target:
     """The target for a CPU that LLVM knows, e.g. `znver5`, or for the host if `name` is `host`.
 
-    Raises UserError, with similar names, if LLVM does not know it.
+    Raises UserError, with similar names, if LLVM does not know it, and for a CPU without AVX2 and
+    FMA.
     """
     if name == "host":
-        return host()
-    if name not in known_cpus():
+        target = host()
+    elif name in known_cpus():
+        target = Target(name, _WIDE_VECTORS)
+    else:
         close = get_close_matches(name.lower(), known_cpus(), 3, 0.5)
         hint = f"did you mean {' or '.join(close)}?" if close else "see `clang -mcpu=help`"
         raise UserError(f"LLVM knows no CPU '{name}'; {hint}")
-    return Target(name, _WIDE_VECTORS)
+    if not vector_features(target) >= _NEEDED:
+        raise UserError(
+            f"CPU '{name}' has no AVX2 and FMA, which the generated code needs; "
+            "the least that serves is haswell or x86-64-v3"
+        )
+    return target
 
 
 @cache
@@ -92,12 +116,7 @@ def known_cpus() -> tuple[str, ...]:
 
 def check_runs_here(target: Target) -> None:
     """Raise UserError if code for `target` would use vector instructions that this CPU lacks."""
-    import llvmlite.binding as llvm
-
-    if target == host():
-        return
-    ours = llvm.get_host_cpu_features()
-    lacking = sorted(f for f in _vector_features(target.cpu) if not ours.get(f, False))
+    lacking = sorted(vector_features(target) - vector_features(host()))
     if lacking:
         raise UserError(
             f"code for '{target.cpu}' does not run here: this CPU lacks {', '.join(lacking)}"
@@ -106,19 +125,23 @@ def check_runs_here(target: Target) -> None:
 
 def vector_bits(target: Target) -> int:
     """Bits of the widest vectors that `target` computes with."""
-    if target == host():
-        features = set(target.features.split(","))
-        return 512 if "+avx512f" in features else 256 if "+avx2" in features else 128
-    known = _vector_features(target.cpu)
-    return 512 if "avx512f" in known else 256 if "avx2" in known else 128
+    return 512 if "avx512f" in vector_features(target) else 256
 
 
-def _vector_features(cpu: str) -> set[str]:
-    """The vector extensions that LLVM uses for `cpu`; none if nothing is known of it."""
-    import archspec.cpu
+@cache
+def vector_features(target: Target) -> frozenset[str]:
+    """The vector extensions of `target`, by LLVM's names, e.g. `avx2` and `fma`.
 
-    for microarchitecture in archspec.cpu.TARGETS.values():
-        clang = microarchitecture.compilers.get("clang", ())
-        if cpu in {microarchitecture.name.replace("_", "-"), *(c.get("name") for c in clang)}:
-            return {f for f in microarchitecture.features if f.startswith(("avx", "fma"))}
-    return set()
+    LLVM has no list to be read, but it inlines a function only where all features that the function
+    may use are there. So for each extension a function that has it is called from one for `target`.
+    """
+    import llvmlite.binding as llvm
+
+    names = sorted(f for f in llvm.get_host_cpu_features() if f.startswith(_VECTOR_EXTENSIONS))
+    functions = (_PROBE.format(i=i, feature=f, target=target) for i, f in enumerate(names))
+    machine = target.machine()
+    module = llvm.parse_assembly("\n".join(functions), llvm.create_context())
+    module.triple = machine.triple
+    optimise(module, machine, llvm.create_pipeline_tuning_options(speed_level=2))
+    callers = (str(module.get_function(f"caller{i}")) for i in range(len(names)))
+    return frozenset(f for f, text in zip(names, callers, strict=True) if "@callee" not in text)

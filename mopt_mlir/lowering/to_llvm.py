@@ -6,6 +6,8 @@ from typing import Any
 
 from mopt_mlir.bindings import bindings_of
 from mopt_mlir.diagnostics import emit
+from mopt_mlir.lowering.fallback import keep_marks, linalg_to_loops, mark_loops
+from mopt_mlir.lowering.operations import find
 from mopt_mlir.lowering.pipeline import run_upstream
 from mopt_mlir.lowering.scratch import reuse_scratch
 from mopt_mlir.pass_base import PassFailure
@@ -46,12 +48,6 @@ _TO_LLVM = (
 _CAST = "builtin.unrealized_conversion_cast"
 """Between an operation that was lowered and one that was not."""
 
-_ANNOTATION = "llvm.loop_annotation"
-"""An attribute that a loop keeps until it is a branch."""
-
-_VECTORISED = "#llvm.loop_annotation<vectorize = <disable = false>>"
-_GIVEN = "mopt.given"  # a loop that is not the lowering's own
-
 _LOWERED = ("llvm", "omp")
 
 
@@ -61,9 +57,9 @@ def lower_to_llvm(module: Any, threads: int) -> None:
     `threads` is the size of the team of a parallel loop: 0 leaves it to the OpenMP runtime, 1 makes
     the loop serial. Raises PassFailure, after an error at each culprit, if something is left over.
     """
-    _copies_to_linalg(module)
-    _linalg_to_loops(module)
+    linalg_to_loops(module)
     run_upstream(module, *_TO_LOOPS)
+    mark_loops(module)
     if threads != 1:
         run_upstream(module, f"convert-scf-to-openmp{{num-threads={threads}}}")
     _hoist_allocas(module)
@@ -71,45 +67,8 @@ def lower_to_llvm(module: Any, threads: int) -> None:
     run_upstream(module, *_INLINE_SCOPES)
     reuse_scratch(module)
     run_upstream(module, *_TO_LLVM)
-    for branch in _find(module, "llvm.br"):
-        if _ANNOTATION in branch.attributes:  # translation to LLVM IR looks for another name
-            branch.attributes["loop_annotation"] = branch.attributes[_ANNOTATION]
-            del branch.attributes[_ANNOTATION]
+    keep_marks(module)
     _check_lowered(module)
-
-
-def _copies_to_linalg(module: Any) -> None:
-    """Make loops of the copies between buffers with gaps: upstream calls a runtime library that
-    nobody links. Copies between dense buffers become `memcpy`."""
-    bindings = bindings_of(module)
-    for copy in _find(module, "memref.copy"):
-        source, target = copy.operands
-        if not all(isinstance(v.type, bindings.ir.MemRefType) for v in (source, target)):
-            continue
-        with module.context, bindings.ir.InsertionPoint(copy), copy.location:
-            dense = bindings.ir.AffineMap.get_identity(source.type.rank)
-            if any(v.type.affine_map != dense for v in (source, target)):
-                bindings.linalg.copy(source, outs=[target])
-                copy.erase()
-
-
-def _linalg_to_loops(module: Any) -> None:
-    """Lower what was not tiled to loops, and ask LLVM to vectorise the innermost of these.
-
-    LLVM is not to touch other loops: those of mopt-tile, and those that the source has.
-    """
-    ir = bindings_of(module).ir
-    with module.context:
-        unit, vectorised = ir.UnitAttr.get(), ir.Attribute.parse(_VECTORISED)
-    for loop in _find(module, "scf.for"):
-        loop.attributes[_GIVEN] = unit
-    run_upstream(module, "convert-linalg-to-loops")
-    for loop in _find(module, "scf.for"):
-        body = [op.operation.name for op in loop.regions[0].blocks[0].operations]
-        if _GIVEN in loop.attributes:
-            del loop.attributes[_GIVEN]
-        elif "scf.for" not in body:
-            loop.attributes[_ANNOTATION] = vectorised
 
 
 def _hoist_allocas(module: Any) -> None:
@@ -118,7 +77,7 @@ def _hoist_allocas(module: Any) -> None:
     In a loop each iteration would take new stack; in the body of an OpenMP loop they would keep a
     `memref.alloca_scope` alive, which cannot hold the branches that loops are lowered to.
     """
-    for alloca in _find(module, "memref.alloca"):
+    for alloca in find(module, "memref.alloca"):
         if not len(alloca.operands):
             scope = alloca.parent.operation
             while scope.name not in ("func.func", "omp.parallel"):
@@ -133,7 +92,7 @@ def _bits_as_bytes(module: Any) -> None:
     """
     bindings = bindings_of(module)
     ir = bindings.ir
-    for access in _find(module, "memref.load", "memref.store"):
+    for access in find(module, "memref.load", "memref.store"):
         operands = list(access.operands)
         stored = [operands.pop(0)] if access.name == "memref.store" else []
         buffer, *indices = operands
@@ -151,20 +110,6 @@ def _bits_as_bytes(module: Any) -> None:
                 bits = bindings.arith.trunci(type_.element_type, loaded)
                 access.result.replace_all_uses_with(bits)
         access.erase()
-
-
-def _find(module: Any, *names: str) -> list[Any]:
-    """The operations called one of `names`, collected before anything is changed."""
-    ir = bindings_of(module).ir
-    found: list[Any] = []
-
-    def visit(op: Any) -> Any:
-        if op.name in names:
-            found.append(op)
-        return ir.WalkResult.ADVANCE
-
-    module.walk(visit)
-    return found
 
 
 def _check_lowered(module: Any) -> None:

@@ -2,7 +2,8 @@
 
 Its keys are the fields of `Machine`, and one table `[L1]`, `[L2]`, `[L3]` each with the fields of
 `Cache`. `bandwidth_all` may be left out for a private cache: it is `bandwidth` times the cores.
-`microarchitecture`, archspec's name of the CPU, makes a shipped file the host's.
+`microarchitecture`, archspec's name of the CPU, makes a shipped file the host's. The comment behind
+a figure says where it comes from, and is what `mopt-machine` shows.
 """
 
 from __future__ import annotations
@@ -10,18 +11,30 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from mopt_mlir.diagnostics import UserError
-from mopt_mlir.machine.machine import CACHE_NAMES, Cache, Machine, field_kinds
+from mopt_mlir.machine.machine import CACHE_NAMES, Cache, Machine, field_kinds, optional_fields
 
 
 @dataclass(frozen=True)
 class MachineFile:
+    """`notes` are the comments behind the fields that the file gives, by key: `cores`, `L1.size`;
+    empty where there is none."""
+
     machine: Machine
     microarchitecture: str | None
+    notes: Mapping[str, str] = field(default_factory=dict)
+
+
+_LINE = re.compile(
+    r"""\s*(?:\[(?P<table>[^\]]+)\]            # [L1]
+      | (?P<key>\w+)\s*=\s*("[^"]*"|[^"\#]*) # key = value
+        \s*(\#\s*(?P<note>.*))?)""",
+    re.VERBOSE,
+)
 
 
 def read(path: Path) -> MachineFile:
@@ -30,7 +43,8 @@ def read(path: Path) -> MachineFile:
     Raises UserError, located in the file, where it cannot be read or a figure makes no sense.
     """
     try:
-        data = _parse_toml(path.read_bytes().decode())
+        text = path.read_bytes().decode()
+        data = _parse_toml(text)
     except OSError as error:
         raise UserError(f"cannot read the machine file: {error.strerror}", str(path)) from None
     except UnicodeDecodeError:
@@ -39,10 +53,11 @@ def read(path: Path) -> MachineFile:
         # tomllib says where in its message: "Expected '=' (at line 3, column 8)"
         where = re.search(r" \(at line (\d+), column (\d+)\)", str(error))
         location = f"{path}:{where[1]}:{where[2]}" if where else str(path)
-        text = str(error).replace(where[0], "") if where else str(error)
-        raise UserError(f"not TOML: {text}", location) from None
+        why = str(error).replace(where[0], "") if where else str(error)
+        raise UserError(f"not TOML: {why}", location) from None
     try:
-        return machine_from(data, path.stem)
+        file = machine_from(data, path.stem)
+        return replace(file, notes={**file.notes, **_comments(text)})
     except ValueError as error:
         raise UserError(str(error), str(path)) from None
 
@@ -55,17 +70,29 @@ def _parse_toml(text: str) -> dict[str, Any]:
     return tomllib.loads(text)
 
 
+def _comments(text: str) -> dict[str, str]:
+    """The comments behind the values of a text that is known to be TOML."""
+    comments, table = {}, ""
+    for line in filter(None, map(_LINE.fullmatch, text.splitlines())):
+        if line["table"]:
+            table = f"{line['table'].strip()}."
+        elif line["note"]:
+            comments[table + line["key"]] = line["note"].strip()
+    return comments
+
+
 def machine_from(data: Mapping[str, Any], name: str) -> MachineFile:
     """The machine that `data`, a parsed file, describes. Raises ValueError as `field: why`."""
     top = {key: value for key, value in data.items() if key not in CACHE_NAMES}
     microarchitecture = top.pop("microarchitecture", None)
     if not isinstance(microarchitecture, str | None):
         raise ValueError("microarchitecture: is not a string")
-    values = _typed(top, field_kinds(Machine), optional=("capacity_factor",), prefix="")
+    values = _typed(top, field_kinds(Machine), optional=optional_fields(Machine), prefix="")
     caches = tuple(_cache(cache, data.get(cache), values["cores"]) for cache in CACHE_NAMES)
     machine = Machine(name=name, caches=caches, **values)
     machine.check()
-    return MachineFile(machine, microarchitecture)
+    given = [*top, *(f"{cache}.{key}" for cache in CACHE_NAMES for key in data[cache])]
+    return MachineFile(machine, microarchitecture, dict.fromkeys(given, ""))
 
 
 def _cache(name: str, table: Any, cores: int) -> Cache:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import MISSING, dataclass, fields, replace
 from typing import Any
 
 from mopt_mlir.problem import ElementType
@@ -12,6 +12,9 @@ CACHE_NAMES = ("L1", "L2", "L3")
 
 VECTOR_BITS = (128, 256, 512)
 """Widths of x86 vector registers: SSE, AVX, AVX-512."""
+
+DRAM_BANDWIDTHS = ("dram_bandwidth", "dram_write_bandwidth", "dram_stream_bandwidth")
+"""Fields of one core; each has a companion of all cores, with `_all` at its end."""
 
 FREQUENCY_LIMIT = 10.0
 """GHz no CPU reaches: a larger figure was given in MHz or Hz."""
@@ -41,6 +44,10 @@ class Machine:
     L3; `dram_bandwidth` GB/s for one core, `dram_bandwidth_all` for all. `capacity_factor` is the
     part of a cache that a tile may fill (MODEL: a real LRU that sees interleaved accesses behaves
     like a smaller one).
+
+    Optional, None where nobody measured it: `dram_write_bandwidth` is the GB/s at which the stores
+    of one core reach memory through its caches, each line being read first and written back later;
+    `dram_stream_bandwidth` the same for non-temporal stores, which pass the caches by.
     """
 
     name: str
@@ -56,6 +63,10 @@ class Machine:
     dram_bandwidth: float
     dram_bandwidth_all: float
     capacity_factor: float = 0.75
+    dram_write_bandwidth: float | None = None
+    dram_write_bandwidth_all: float | None = None
+    dram_stream_bandwidth: float | None = None
+    dram_stream_bandwidth_all: float | None = None
 
     def cache(self, name: str) -> Cache:
         return next(cache for cache in self.caches if cache.name == name)
@@ -76,7 +87,7 @@ class Machine:
         """
 
         def total(one: float, limit: float) -> float:
-            return min(one * cores, limit * domains)
+            return max(one, min(one * cores, limit * domains))
 
         caches = tuple(
             replace(
@@ -87,8 +98,41 @@ class Machine:
             )
             for cache in self.caches
         )
-        dram = total(self.dram_bandwidth, self.dram_bandwidth_all)
-        return replace(self, cores=cores, caches=caches, dram_bandwidth_all=dram)
+        machine = replace(self, cores=cores, caches=caches)
+        for name in DRAM_BANDWIDTHS:
+            one, limit = getattr(self, name), getattr(self, f"{name}_all")
+            if one is not None and limit is not None:
+                machine = machine.with_field(f"{name}_all", total(one, limit))
+        return machine
+
+    def with_field(self, key: str, value: Any) -> Machine:
+        """This machine with one field replaced: `cores`, or dotted that of a cache: `L2.size`."""
+        cache_name, dot, name = key.rpartition(".")
+        if not dot:
+            return replace(self, **{name: value})
+        return replace(
+            self,
+            caches=tuple(
+                replace(cache, **{name: value}) if cache.name == cache_name else cache
+                for cache in self.caches
+            ),
+        )
+
+    def values(self) -> dict[str, str | int | float | bool | None]:
+        """Every field by the key of `with_field`, in the order of a machine file."""
+        own = {name: getattr(self, name) for name in field_kinds(Machine)}
+        of_caches = {
+            f"{cache.name}.{name}": getattr(cache, name)
+            for cache in self.caches
+            for name in field_kinds(Cache)
+        }
+        return own | of_caches
+
+    def totals(self) -> dict[str, float]:
+        """The bandwidths of all cores together, by the key of `with_field`, as far as known."""
+        values = {f"{cache.name}.bandwidth_all": cache.bandwidth_all for cache in self.caches}
+        values |= {f"{name}_all": getattr(self, f"{name}_all") for name in DRAM_BANDWIDTHS}
+        return {key: value for key, value in values.items() if value is not None}
 
     def override(self, fields: Mapping[str, str]) -> Machine:
         """This machine with fields replaced, e.g. `{"cores": "2", "L2.size": "524288"}`.
@@ -99,16 +143,16 @@ class Machine:
         """
         machine = self
         for key, text in fields.items():
-            machine = _set(machine, key, _parse(key, text, _kind(key)))
+            machine = machine.with_field(key, _parse(key, text, _kind(key)))
         if machine.cores != self.cores and machine.cores > 0:
             machine = machine.with_cores(machine.cores)
         for cache in machine.caches:
             if not cache.shared:
                 total = cache.bandwidth * machine.cores
-                machine = _set(machine, f"{cache.name}.bandwidth_all", total)
+                machine = machine.with_field(f"{cache.name}.bandwidth_all", total)
         for key, text in fields.items():
             if key.endswith("bandwidth_all"):
-                machine = _set(machine, key, float(text))
+                machine = machine.with_field(key, float(text))
         machine.check()
         suffix = "".join(f",{key}={text}" for key, text in fields.items())
         return replace(machine, name=self.name + suffix)
@@ -122,8 +166,13 @@ class Machine:
 
 def field_kinds(cls: type[Machine] | type[Cache]) -> dict[str, type]:
     """The fields that a machine file or an override may set, and the type of each."""
-    kinds = {"str": str, "int": int, "float": float, "bool": bool}
+    kinds = {"str": str, "int": int, "float": float, "float | None": float, "bool": bool}
     return {f.name: kinds[f.type] for f in fields(cls) if f.name != "name" and f.type in kinds}
+
+
+def optional_fields(cls: type[Machine] | type[Cache]) -> tuple[str, ...]:
+    """The fields that a machine file may leave out, because they have a default."""
+    return tuple(f.name for f in fields(cls) if f.default is not MISSING)
 
 
 def _kind(key: str) -> type:
@@ -148,19 +197,6 @@ def _parse(key: str, text: str, kind: type) -> Any:
         raise ValueError(f"{key}: '{text}' is not {noun}") from None
 
 
-def _set(machine: Machine, key: str, value: Any) -> Machine:
-    cache_name, dot, name = key.rpartition(".")
-    if not dot:
-        return replace(machine, **{name: value})
-    return replace(
-        machine,
-        caches=tuple(
-            replace(cache, **{name: value}) if cache.name == cache_name else cache
-            for cache in machine.caches
-        ),
-    )
-
-
 def _problems(machine: Machine) -> Iterator[str]:
     """What is wrong, as `field: why`."""
     for name, kind in field_kinds(Machine).items():
@@ -168,7 +204,7 @@ def _problems(machine: Machine) -> Iterator[str]:
         if kind is str and not value:
             yield f"{name}: is empty"
         # `not >` rather than `<=`, so that a NaN is caught as well
-        if kind in (int, float) and not 0 < value < float("inf"):
+        if kind in (int, float) and value is not None and not 0 < value < float("inf"):
             yield f"{name}: {value} is not positive and finite"
     if machine.frequency > FREQUENCY_LIMIT:
         yield f"frequency: {machine.frequency} is not a clock in GHz"
@@ -176,8 +212,14 @@ def _problems(machine: Machine) -> Iterator[str]:
         yield f"vector_bits: {machine.vector_bits} is not one of 128, 256, 512"
     if machine.capacity_factor > 1:
         yield f"capacity_factor: {machine.capacity_factor} is more than the whole cache"
-    if machine.dram_bandwidth_all < machine.dram_bandwidth:
-        yield "dram_bandwidth_all: all cores cannot read less than one, dram_bandwidth"
+    for name in DRAM_BANDWIDTHS:
+        one, together = getattr(machine, name), getattr(machine, f"{name}_all")
+        if (one is None) != (together is None):
+            given, missing = (f"{name}_all", name) if one is None else (name, f"{name}_all")
+            yield f"{missing}: missing, {given} is given"
+        elif one is not None and together < one:
+            verb = "read" if name == "dram_bandwidth" else "write"
+            yield f"{name}_all: all cores cannot {verb} less than one, {name}"
     if tuple(cache.name for cache in machine.caches) != CACHE_NAMES:
         yield f"caches: must be {', '.join(CACHE_NAMES)} in that order"
     for cache in machine.caches:

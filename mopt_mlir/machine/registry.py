@@ -4,15 +4,28 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from mopt_mlir.diagnostics import UserError
 from mopt_mlir.machine import files
+from mopt_mlir.machine.dlti import described, refined
 from mopt_mlir.machine.machine import Machine
+from mopt_mlir.machine.provenance import (
+    FILE,
+    MODULE,
+    SHIPPED_FILE,
+    Described,
+    Source,
+    describe_file,
+)
 
 SHIPPED = Path(__file__).parent
 """The machine files lie beside this module, also in a wheel."""
 
 HOST = "host"
+
+AUTO = "auto"
+"""The host, as far as the module to compile does not describe its machine, see `dlti`."""
 
 
 @cache
@@ -35,23 +48,50 @@ def by_name(name: str) -> Machine:
 
 
 def host() -> Machine:
-    """The machine that this process runs on. Raises UserError if it is not x86-64 with AVX2."""
-    from mopt_mlir.machine import detection
+    """The machine that this process runs on, as calibrated if it was (see `calibration`).
 
-    return detection.machine_of(detection.observe(), tuple(map(shipped, names())))
-
-
-def resolve(spec: str) -> Machine:
-    """The machine that `spec` names: `host`, a shipped name or the path of a `.toml` file.
-
-    Overrides may follow, as in `znver5,cores=2,L2.size=524288`. Raises UserError, saying what
-    would be accepted, if there is no such machine, file, field or value.
+    Raises UserError if it is not x86-64 with AVX2 and FMA.
     """
+    return describe_host().machine
+
+
+def describe_host() -> Described:
+    """`host`, with the source of each figure."""
+    from mopt_mlir.machine import calibration, detection, facts
+
+    seen = facts.observe()
+    known = tuple(map(shipped, names()))
+    identity = calibration.Identity.of(seen)
+    try:
+        return detection.describe_host(seen, known, calibration.stored(identity))
+    except ValueError as error:
+        calibration.ignore(identity, str(error))
+        return detection.describe_host(seen, known)
+
+
+def resolve(spec: str, module: Any = None) -> Machine:
+    """The machine that `spec` names: `auto`, `host`, a shipped name or the path of a `.toml` file.
+
+    `auto` is the host with what `module`, of any MLIR bindings, says of its machine. Overrides may
+    follow, as in `znver5,cores=2,L2.size=524288`. Raises UserError, saying what would be accepted,
+    if there is no such machine, file, field or value.
+    """
+    return describe(spec, module).machine
+
+
+def describe(spec: str, module: Any = None) -> Described:
+    """`resolve`, with the source of each figure."""
     base, *overrides = (part.strip() for part in spec.split(","))
     if base.endswith(".toml"):
-        machine = files.read(Path(base)).machine
+        machine = describe_file(files.read(Path(base)), FILE)
+    elif base == AUTO:
+        machine = _refined(describe_host(), module)
+    elif base == HOST:
+        machine = describe_host()
+    elif base in names():
+        machine = describe_file(shipped(base), SHIPPED_FILE)
     else:
-        machine = host() if base == HOST else by_name(base)
+        raise UserError(_unknown(base))
     fields: dict[str, str] = {}
     for override in overrides:
         key, equals, value = override.partition("=")
@@ -64,10 +104,21 @@ def resolve(spec: str) -> Machine:
         raise UserError(f"machine '{spec}': {error}") from None
 
 
+def _refined(host: Described, module: Any) -> Described:
+    try:
+        machine = host.machine if module is None else refined(host.machine, described(module))
+        return host.changed(machine, Source(MODULE, "its target attributes"))
+    except ValueError as error:
+        raise UserError(
+            f"the target attributes of the module do not describe a machine: {error}; "
+            "correct them, or name a machine, e.g. machine=host"
+        ) from None
+
+
 def _unknown(name: str) -> str:
     from difflib import get_close_matches
 
-    known = (HOST, *names())
+    known = (AUTO, HOST, *names())
     near = get_close_matches(name.lower(), known, n=1)
     hint = f"did you mean '{near[0]}'? " if near else ""
     return (

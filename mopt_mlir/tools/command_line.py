@@ -40,12 +40,7 @@ def run_tool(
 def add_compilation_options(parser: Parser) -> None:
     """The options that every tool has that compiles."""
     parser.add_argument("input", help="MLIR text or bytecode; - for standard input")
-    parser.add_argument(
-        "--machine", default="host", help="what to tile for: a known machine, a .toml file, or host"
-    )
-    parser.add_argument(
-        "--threads", type=int, default=1, metavar="N", help="cores to use (default 1)"
-    )
+    add_machine_options(parser)
     parser.add_argument(
         "--cpu", help="LLVM's name of the CPU to generate code for, such as znver5 or haswell"
     )
@@ -53,4 +48,28 @@ def add_compilation_options(parser: Parser) -> None:
         "--require-tiled",
         action="store_true",
         help="refuse operations that would become plain loops, instead of warning",
+    )
+    add_plan_cache_option(parser)
+
+
+def add_machine_options(parser: Parser) -> None:
+    """What to plan for."""
+    parser.add_argument(
+        "--machine",
+        default="auto",
+        help="what to tile for: a known machine, a .toml file, host, or auto (the default): the "
+        "host, with what the module says of its target",
+    )
+    parser.add_argument(
+        "--threads", type=int, default=1, metavar="N", help="cores to use (default 1)"
+    )
+
+
+def add_plan_cache_option(parser: Parser) -> None:
+    """Whether to keep plans on disk."""
+    parser.add_argument(
+        "--no-plan-cache",
+        dest="plan_cache",
+        action="store_false",
+        help="solve anew, and do not keep plans in the user's cache directory",
     )

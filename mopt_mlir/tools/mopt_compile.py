@@ -41,5 +41,6 @@ def _compile(arguments: argparse.Namespace) -> int:
         threads=arguments.threads,
         cpu=arguments.cpu,
         require_tiled=arguments.require_tiled,
+        plan_cache=arguments.plan_cache,
     )
     return 0

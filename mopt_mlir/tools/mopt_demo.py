@@ -26,6 +26,7 @@ result is further from the float64 reference than rounding can explain."""
 NOTES = """\
 classes: innermost loop over the L3, L2 and L1 tiles; in "wk" it is w, with k next to it
 bottleneck: what the model expects to take longest, computing or moving data from a memory level
+solve: what finding the plan took; next to nothing if it was found before and kept on disk
 gap: by how much any other plan could at most be better in the model, proven by the solver
 of peak: relative to cores that do nothing but FMAs, as measured on this host beside each operator
 error: the largest one, relative to the largest value, against a float64 reference"""
@@ -102,7 +103,7 @@ def _result(source: Any, name: str, arguments: argparse.Namespace) -> Result:
     module = load_module(source)
     _keep_only(name, module)
     start = perf_counter()
-    plans = _analyze(module, arguments.machine, arguments.threads)
+    plans = _analyze(module, arguments)
     solved = perf_counter()
     executable = compile(
         module,
@@ -110,6 +111,7 @@ def _result(source: Any, name: str, arguments: argparse.Namespace) -> Result:
         threads=arguments.threads,
         cpu=arguments.cpu,
         require_tiled=arguments.require_tiled,
+        plan_cache=arguments.plan_cache,
     )
     compiled = perf_counter()
     measured = measure(
@@ -141,13 +143,17 @@ def _keep_only(name: str, module: Any) -> None:
             function.erase()
 
 
-def _analyze(module: Any, machine: str, threads: int) -> tuple[Plan, ...]:
+def _analyze(module: Any, arguments: argparse.Namespace) -> tuple[Plan, ...]:
     """Attach a plan to each convolution of `module` and return them."""
     from mopt_mlir import plan_attribute
     from mopt_mlir.bindings import bindings_of
     from mopt_mlir.compilation import run_passes
 
-    run_passes(module, f"mopt-analyze{{machine={{{machine}}} threads={threads}}}")
+    options = (
+        f"machine={{{arguments.machine}}} threads={arguments.threads} "
+        f"plan-cache={int(arguments.plan_cache)}"
+    )
+    run_passes(module, f"mopt-analyze{{{options}}}")
     bindings = bindings_of(module)
     plans: list[Plan] = []
 

@@ -56,6 +56,7 @@ def _run(arguments: argparse.Namespace) -> int:
         threads=arguments.threads,
         cpu=arguments.cpu,
         require_tiled=arguments.require_tiled,
+        plan_cache=arguments.plan_cache,
     )
     report = (
         _text(measured) if arguments.format == "text" else json.dumps(_data(measured), indent=2)

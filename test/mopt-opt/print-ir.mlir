@@ -7,15 +7,15 @@
 
 // What is printed about passes makes no difference between MLIR's and ours.
 // BEFORE: IR Dump Before CSE (cse)
-// BEFORE: IR Dump Before AnalyzePass (mopt-analyze{machine=znver5})
+// BEFORE: IR Dump Before mopt-analyze (mopt-analyze{machine=znver5})
 // BEFORE: IR Dump Before Canonicalizer (canonicalize)
 
-// CHANGE-NOT: IR Dump After {{CSE|AnalyzePass}}
+// CHANGE-NOT: IR Dump After {{CSE|mopt-analyze}}
 // CHANGE:     IR Dump After Canonicalizer (canonicalize)
 
 // TIMING: Execution time report
 // TIMING: CSE
-// TIMING: AnalyzePass
+// TIMING: mopt-analyze
 // TIMING: Canonicalizer
 func.func @f() -> index {
   %one = arith.constant 1 : index

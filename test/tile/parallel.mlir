@@ -24,3 +24,21 @@ func.func @conv(%input: memref<1x16x14x14xf32>, %weights: memref<64x16x3x3xf32>,
     outs(%output : memref<1x64x12x12xf32>)
   return
 }
+
+// All cores together pack what they share.
+
+// CHECK-LABEL: func.func @shared_panels
+// CHECK:         memref.alloc() {{.*}} : memref<8x16x3x3x16xf32>
+// CHECK:         affine.parallel (%[[FIRST:.+]]) = (0) to (8) step (2)
+// CHECK-NEXT:      affine.for %panel = {{.*}}(%[[FIRST]]) to min {{.*}}(%[[FIRST]])
+// CHECK:         affine.parallel (%h_core) = (0) to (12) step (3)
+// CHECK:           vector.outerproduct
+func.func @shared_panels(%input: memref<1x16x14x14xf32>, %weights: memref<128x16x3x3xf32>,
+                         %output: memref<1x128x12x12xf32>) {
+  linalg.conv_2d_nchw_fchw {mopt.plan = {
+      machine = "znver5", threads = 4, packing = "whole", parallel = {h = 4}, levels = [],
+      microkernel = {lanes = "k", vector = 16, tile = {k = 16, w = 12}, reduction = ["c", "r", "s"]}}}
+    ins(%input, %weights : memref<1x16x14x14xf32>, memref<128x16x3x3xf32>)
+    outs(%output : memref<1x128x12x12xf32>)
+  return
+}

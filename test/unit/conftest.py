@@ -1,6 +1,13 @@
 """Fixtures and paths shared by the Python tests."""
 
+import os
 import sys
+import tempfile
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # benchmarks: workloads to check
+
+# Neither plans nor calibrations of the user reach a test, nor those of a test the user. Set before
+# anything is imported, and inherited by the tools that tests start.
+_CACHES = tempfile.TemporaryDirectory(prefix="mopt-test-")
+os.environ["MOPT_CACHE_DIR"] = _CACHES.name

@@ -66,3 +66,13 @@ def test_solved_plans(layout: str, filter_size: int) -> None:
     workload = Workload("guarded", k=37, h=9, w=23, c=11, r=filter_size, s=filter_size)
     workload = replace(workload, layout=layout)
     check(workload, workload.mlir(), 0)
+
+
+def test_panels_that_are_cut_short() -> None:
+    """The last block of weights holds one panel of the two that there is room for."""
+    workload = Workload("cut", k=40, h=4, w=8, c=16, r=3, s=3)
+    plan = """mopt.plan = {machine = "none", threads = 1, packing = "L1",
+      microkernel = {lanes = "k", vector = 8, tile = {k = 16, w = 4}, reduction = ["c", "r", "s"]},
+      levels = [{name = "L1", order = ["k", "h", "w", "c", "r", "s"],
+                 tile = {k = 32, h = 2, w = 8, c = 16, r = 3, s = 3}}]}, """
+    check(workload, workload.mlir().replace("{strides", f"{{{plan}strides"), 0)

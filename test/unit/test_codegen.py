@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from math import prod
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from benchmarks.workloads import Workload, random_workloads
 from mopt_mlir.bindings import bindings
 from mopt_mlir.extract import extract, normalise
 from mopt_mlir.machine import host
-from mopt_mlir.plan import LEVELS, Level, Microkernel, Plan
+from mopt_mlir.plan import LEVELS, MOST_ACCUMULATORS, Level, Microkernel, Plan
 from mopt_mlir.plan_attribute import attach
 from mopt_mlir.problem import Problem
 
@@ -48,7 +49,8 @@ def random_plan(generator: random.Random, problem: Problem, threads: int) -> Pla
     tile = {lanes: vector * generator.randint(1, 2)}
     for dim in problem.parallel_dims:
         if dim != lanes and generator.random() < 0.6:
-            tile[dim] = generator.randint(1, min(5, problem.extent(dim) + 1))
+            room = MOST_ACCUMULATORS * vector // prod(tile.values())
+            tile[dim] = generator.randint(1, min(5, problem.extent(dim) + 1, room))
     reduction = list(problem.reduction_dims)
     generator.shuffle(reduction)
     kernel = Microkernel(lanes, vector, tile, tuple(reduction))

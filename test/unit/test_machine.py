@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from mopt_mlir.diagnostics import UserError
-from mopt_mlir.machine import Machine, by_name, host, names, resolve
-from mopt_mlir.machine.detection import AVX2, AVX512, HostFacts, machine_of, observe
-from mopt_mlir.machine.registry import SHIPPED, shipped
+from mopt_mlir.machine import Machine, by_name, host, names, report, resolve
+from mopt_mlir.machine.detection import describe_host, machine_of
+from mopt_mlir.machine.facts import AVX2, AVX512, HostFacts, observe
+from mopt_mlir.machine.registry import SHIPPED, describe, shipped
 from mopt_mlir.problem import ElementType
 
 ZEN5 = HostFacts("x86_64", "znver5", ("zen5", "zen4", "x86_64_v4", "x86_64_v3"), AVX2 | AVX512)
@@ -41,6 +43,15 @@ def test_shipped_machine_is_consistent(name: str) -> None:
     assert (machine.vector_bits == 512) == (machine.vector_registers == 32)
     bandwidths = [cache.bandwidth for cache in machine.caches] + [machine.dram_bandwidth]
     assert bandwidths == sorted(bandwidths, reverse=True)
+
+
+@pytest.mark.parametrize("name", names())
+def test_every_figure_of_a_shipped_machine_says_where_it_is_from(name: str) -> None:
+    notes = shipped(name).notes
+    assert [key for key, note in notes.items() if not note] == []
+    required = {key for key, value in by_name(name).values().items() if value is not None}
+    derived = {"L1.bandwidth_all", "L2.bandwidth_all", "capacity_factor"}
+    assert required - derived <= set(notes)
 
 
 @pytest.mark.parametrize("name", names())
@@ -85,11 +96,25 @@ def test_override_of_a_total_is_kept() -> None:
     assert machine.cache("L1").bandwidth_all == 1000
 
 
+def test_more_cores_never_read_less_than_one() -> None:
+    slow = replace(by_name("znver5"), dram_bandwidth=60.0, dram_bandwidth_all=60.0)
+    assert slow.with_cores(1).dram_bandwidth_all == 60
+
+
+def test_writing_to_memory_is_optional_and_follows_the_cores() -> None:
+    machine = by_name("haswell")
+    assert machine.dram_write_bandwidth is None
+    spec = "haswell,dram_write_bandwidth=8,dram_write_bandwidth_all=12"
+    assert resolve(spec).dram_write_bandwidth_all == 12
+    assert resolve(spec).with_cores(1).dram_write_bandwidth_all == 8
+    assert resolve(spec).with_cores(1).dram_stream_bandwidth_all is None
+
+
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ("zen5", "unknown machine 'zen5'; did you mean 'znver5'? known: host, generic-avx2"),
-        ("cray-1", "unknown machine 'cray-1'; known: host, generic-avx2"),
+        ("zen5", "unknown machine 'zen5'; did you mean 'znver5'? known: auto, host, generic-avx2"),
+        ("cray-1", "unknown machine 'cray-1'; known: auto, host, generic-avx2"),
         ("znver5,cores", "'cores' is not of the form field=value"),
         ("znver5,cores=", "'cores=' is not of the form field=value"),
         ("znver5,sockets=2", "unknown field 'sockets'; known: cpu, cores"),
@@ -108,6 +133,12 @@ def test_override_of_a_total_is_kept() -> None:
         ("znver5,L2.size=32768", "L2.size: 32768 is not larger than L1's 49152"),
         ("znver5,L3.bandwidth_all=1", "L3.bandwidth_all: all cores cannot read less than one"),
         ("znver5,dram_bandwidth=99", "dram_bandwidth_all: all cores cannot read less than one"),
+        ("haswell,dram_stream_bandwidth=9", "dram_stream_bandwidth_all: missing"),
+        ("haswell,dram_write_bandwidth_all=9", "dram_write_bandwidth: missing"),
+        (
+            "haswell,dram_write_bandwidth=9,dram_write_bandwidth_all=8",
+            "dram_write_bandwidth_all: all cores cannot write less than one",
+        ),
     ],
 )
 def test_impossible_machine_is_refused(spec: str, message: str) -> None:
@@ -154,6 +185,46 @@ def test_file_with_a_mistake_is_refused_and_named(
     with pytest.raises(UserError) as refusal:
         resolve(str(machine_file))
     assert str(refusal.value).startswith(f"{machine_file}: error: {message}")
+
+
+def lines_with_a_field() -> list[tuple[str, str]]:
+    """Each field of a machine file, by the key of `Machine.values`, and its line."""
+    lines, table = [], ""
+    for line in (SHIPPED / "haswell.toml").read_text().splitlines():
+        if line.startswith("["):
+            table = line.strip("[]") + "."
+        elif " = " in line and not line.startswith("microarchitecture"):
+            lines.append((table + line.split()[0], line))
+    return lines
+
+
+def with_field(path: Path, key: str, line: str) -> str:
+    """The path of a copy of haswell.toml in which `line` stands for the field `key`."""
+    table, _, _ = key.rpartition(".")
+    head, bracket, tail = (SHIPPED / "haswell.toml").read_text().partition(f"[{table}]")
+    old = dict(lines_with_a_field())[key]
+    text = head + bracket + tail.replace(old, line, 1) if table else head.replace(old, line, 1)
+    path.write_text(text + bracket + tail if not table else text)
+    return str(path)
+
+
+@pytest.mark.parametrize("key", dict(lines_with_a_field()))
+def test_each_field_is_needed_and_checked(key: str, tmp_path: Path) -> None:
+    path, name = tmp_path / "mine.toml", key.rpartition(".")[2]
+    with pytest.raises(UserError) as refusal:
+        resolve(with_field(path, key, ""))
+    assert str(refusal.value) == f"{path}: error: {key}: missing"
+    for nonsense, why in (
+        ("[]", "is not of type"),
+        ("-1", ""),
+        ("0", ""),
+        ("nan", ""),
+        ("inf", ""),
+    ):
+        with pytest.raises(UserError) as refusal:
+            resolve(with_field(path, key, f"{name} = {nonsense}"))
+        assert str(refusal.value).startswith(f"{path}: error: {key}: ")
+        assert why in str(refusal.value)
 
 
 def test_file_without_a_cache_is_refused(machine_file: Path) -> None:
@@ -245,6 +316,24 @@ def test_host_that_cannot_run_the_code_is_refused(facts: HostFacts, message: str
         machine_on(facts)
 
 
+def test_host_may_be_limited_to_some_cores_of_the_machine(tmp_path: Path) -> None:
+    """Four cores of two threads, of which the last two share another L3: three may be used."""
+    for cpu in range(8):
+        write(tmp_path, f"cpu{cpu}/topology/thread_siblings_list", f"{cpu % 4},{cpu % 4 + 4}")
+    for index, text in (
+        ("level", 3),
+        ("type", "Unified"),
+        ("size", "32M"),
+        ("shared_cpu_list", "0-1,4-5"),
+    ):
+        write(tmp_path, f"cpu0/cache/index3/{index}", text)
+    write(tmp_path, "cpuinfo", "processor : 0\nmodel name\t: Some  CPU @ 3 GHz\n")
+    seen = observe(tmp_path, frozenset({0, 3, 5, 7}), tmp_path / "cpuinfo")
+    assert seen.model == "Some CPU @ 3 GHz"
+    assert (seen.cores, seen.installed_cores, seen.domains) == (3, 4, 2)
+    assert seen.places == (0, 5, 3)
+
+
 def test_this_host_is_described() -> None:
     try:
         machine = host()
@@ -252,3 +341,80 @@ def test_this_host_is_described() -> None:
         pytest.skip(refusal.message)
     machine.check()
     assert resolve("host") == machine
+
+
+# Where figures come from, and how they are shown
+
+
+def sources(spec: str) -> dict[str, str]:
+    return {key: str(source) for key, source in describe(spec).sources.items()}
+
+
+def test_sources_of_a_shipped_machine() -> None:
+    found = sources("znver5")
+    assert found["fma_latency"] == "shipped file: znver5.toml, uops.info, VFMADD231PS zmm"
+    assert found["L1.bandwidth_all"] == "derived: L1.bandwidth times cores"
+    assert found["capacity_factor"] == "default"
+
+
+def test_sources_of_a_file(machine_file: Path) -> None:
+    machine_file.write_text(machine_file.read_text().replace("cores = 4  ", "cores = 2 # mine"))
+    found = sources(str(machine_file))
+    assert found["cores"].startswith("file: mine.toml, mine")
+    assert found["fma_latency"].startswith("file: mine.toml, ")
+
+
+def test_sources_of_overrides_and_of_what_follows_from_them() -> None:
+    found = sources("znver5,cores=2,L2.size=524288")
+    assert found["cores"] == "override: cores=2"
+    assert found["L2.size"] == "override: L2.size=524288"
+    assert found["L3.bandwidth_all"] == "derived: from what was overridden"
+    assert found["L1.size"].startswith("shipped file: znver5.toml")
+
+
+def test_sources_of_a_host(tmp_path: Path) -> None:
+    write(tmp_path, "cpu0/cache/index2/level", 2)
+    write(tmp_path, "cpu0/cache/index2/type", "Unified")
+    write(tmp_path, "cpu0/cache/index2/size", "1024K")
+    caches = observe(tmp_path, frozenset({0})).caches
+    host = describe_host(replace(ZEN5, caches=caches), map(shipped, names()))
+    found = {key: str(source) for key, source in host.sources.items()}
+    assert set(found) == set(host.machine.values())
+    assert found["cpu"].startswith("OS: ")
+    assert found["vector_bits"].startswith("OS: ")
+    assert found["cores"].startswith("OS: ")
+    assert found["L2.size"].startswith("OS: ")  # also where it is what the file says
+    assert found["L1.size"].startswith("shipped file: znver5.toml")
+    assert found["L1.bandwidth_all"].startswith("derived: ")
+
+
+SPECS = (*names(), "znver4,cores=3,frequency=2.25", "i7-9700k,cpu=x86-64-v3,capacity_factor=0.5")
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_machine_file_that_is_printed_can_be_read(spec: str, tmp_path: Path) -> None:
+    path = tmp_path / "printed.toml"
+    path.write_text(report.toml_of(describe(spec)))
+    assert resolve(str(path)) == replace(resolve(spec), name="printed")
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_text_has_a_line_with_unit_and_source_for_each_field(spec: str) -> None:
+    title, *lines = report.text_of(describe(spec)).splitlines()
+    assert title == f"machine {spec}"
+    for key, source in describe(spec).sources.items():
+        (line,) = [line for line in lines if line.split()[0] == key]
+        assert line.endswith(f"  {source}")
+        if "bandwidth" in key:
+            assert "GB/s" in line
+
+
+def test_json_has_value_unit_and_source_of_each_field() -> None:
+    data = json.loads(report.json_of(describe("znver5,cores=2")))
+    assert data["name"] == "znver5,cores=2"
+    assert set(data["fields"]) == set(by_name("znver5").values())
+    assert data["fields"]["L3.size"]["value"] == 32 << 20
+    assert data["fields"]["L3.size"]["unit"] == "bytes"
+    assert data["fields"]["cores"] == {
+        "value": 2, "unit": "", "source": "override", "detail": "cores=2",
+    }  # fmt: skip

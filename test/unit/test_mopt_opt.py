@@ -133,7 +133,7 @@ def test_an_output_keeps_its_permissions_and_its_links(run, tmp_path):
             "between the parentheses of builtin.module(...)\nany(cse,func.func(mopt-tile))\n"
             + " " * 18 + "^",
         ),
-        (["good.mlir", "--test-crash"], "good.mlir:0:0: error: 'test-crash' failed, which is"),
+        (["good.mlir", "--test-crash"], "good.mlir: error: 'test-crash' failed, which is"),
         (["good.mlir", "--pass-pipeline=func.func(cse)"], "can't run 'func.func' pass manager"),
     ],
 )  # fmt: skip
@@ -224,7 +224,7 @@ def test_a_closed_pipe_gets_one_message():
     os.close(write)
     assert done.returncode == 1
     assert done.stderr.count(b"\n") == 1
-    assert b"the reader closed the pipe; use -o FILE" in done.stderr
+    assert b"the reader closed the pipe before it had all" in done.stderr
 
 
 @pytest.mark.parametrize("flag", ["--help", "--version"])

@@ -45,6 +45,10 @@ def tile(**sizes: int) -> dict[str, Any]:
         ({"microkernel": replace(KERNEL, tile={"k": 16, "c": 2})}, "tile names 'c'"),
         ({"microkernel": replace(KERNEL, tile={"k": 16, "w": 0})}, "is not positive"),
         ({"microkernel": replace(KERNEL, reduction=("c", "r"))}, "must order c, r, s"),
+        ({"threads": 0}, "threads = 0 is not positive"),
+        ({"microkernel": replace(KERNEL, vector=12, tile={"k": 12})}, "12 is not a power of two"),
+        ({"microkernel": replace(KERNEL, vector=32)}, "32 is not a power of two up to 16"),
+        ({"microkernel": replace(KERNEL, tile={"k": 16, "w": 65})}, "needs 65 accumulators"),
         ({"packing": "none"}, "packing is 'none', but 'k' is not contiguous in the weights"),
         ({"nontemporal": True}, "nontemporal stores need whole vectors of 'k'"),
         ({"packing": "L2"}, "packing at L2, which is not a level"),
@@ -73,7 +77,7 @@ def test_a_plan_that_fits() -> None:
     [
         ({}, "the plan lacks"),
         ({**PLAN.as_dict(), "levels": 3}, "the plan is malformed"),
-        ({**PLAN.as_dict(), "threads": "two"}, "invalid literal"),
+        ({**PLAN.as_dict(), "threads": "two"}, "'two' is not an integer"),
     ],
 )
 def test_malformed_data(data: dict[str, Any], message: str) -> None:

@@ -60,11 +60,11 @@ def installation(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
     shutil.rmtree(directory / "venv")  # 1 GB, and pytest keeps the directories of three runs
 
 
-def test_wheel_holds_every_module_and_machine_file(wheel: Path) -> None:
+def test_wheel_holds_every_module_and_data_file(wheel: Path) -> None:
     held = set(ZipFile(wheel).namelist())
     sources = {
         str(path.relative_to(ROOT))
-        for pattern in ("*.py", "*.toml", "py.typed")
+        for pattern in ("*.py", "*.toml", "*.json", "py.typed")
         for path in (ROOT / "mopt_mlir").rglob(pattern)
     }
     sources |= {f"mopt_mlir/passes/{path.name}" for path in (ROOT / "passes").glob("*.py")}

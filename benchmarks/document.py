@@ -1,0 +1,236 @@
+"""performance.md: results as a document that explains itself. Every figure in it is measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from mopt_mlir.diagnostics import UserError
+from mopt_mlir.output import write_output
+
+from . import plots
+from .comparison import Comparison
+from .peers import REGISTRY
+from .protocol import Protocol
+from .runner import ROUNDS
+from .scale_results import Scale
+from .scale_tables import grids
+from .tables import SUMMARY_COLUMNS, cells, mean_cells, summary_cells
+from .timing import WARM_UP
+
+NAME = "performance.md"
+FIGURES = "performance"
+"""The directory of the plots, beside the document."""
+
+_INTRODUCTION = """\
+# Performance
+
+Written by `mopt-bench report` from the files named below; every figure was measured, none is typed
+in. To repeat all of it on a machine that does nothing else:
+
+```console
+$ make bench-peers
+$ make bench
+```
+
+Rates are GFLOP/s of the median run. A ratio is ours / the best peer of that operator whose result
+is right, in the same run. The roofline of an operator is the larger of the times that its FLOPs
+take at the FMA peak measured beside it, and that its input, weights and output take to move once at
+the DRAM bandwidth measured in the same run. No plan was chosen by measuring: it comes from the
+model, and so does `candidates=5` but for the last step, which measures five plans at compile time.
+"""
+
+_HOW = """\
+## How it is measured
+
+Every peer runs in a process of its own, on the same cores, on the same numbers, and takes turns
+with the others in {rounds} rounds, in rotating order; whoever does not run is stopped. A call is
+timed alone. Cold means that before each call all cores together read four times the last cache, so
+that private caches are flushed as well; the first run of a round is dropped. Warm means that calls
+follow each other; the first {warm_up} of a round are dropped. One core is pinned. Heap memory is
+never given back to the system between calls, and OpenMP threads wait spinning, for all alike. After
+the first and after the last run the result is compared with a reference in float64: an error that
+rounding cannot explain is marked as wrong and does not count.
+"""
+
+
+def write_document(
+    directory: Path,
+    comparisons: Sequence[Comparison],
+    scales: Sequence[Scale],
+    relative_to: str,
+) -> str:
+    """Write the document and its plots into `directory`; without matplotlib, no plots.
+
+    Returns what was written, for the user. Raises UserError if that is not possible.
+    """
+    figures = dict(_figures(comparisons, scales, relative_to))
+    try:
+        drawn = {name: draw() for name, draw in figures.items()}
+        note = f"wrote {directory / NAME} and {len(drawn)} plots"
+    except ImportError:
+        drawn = {}
+        note = f"wrote {directory / NAME} without plots: pip install 'mopt-mlir[plot]'"
+    try:
+        (directory / FIGURES).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"cannot create it: {error.strerror}", str(directory)) from None
+    for name, svg in drawn.items():
+        write_output(directory / FIGURES / name, svg)
+    text = "\n".join(_sections(comparisons, scales, set(drawn)))
+    write_output(directory / NAME, text.encode())
+    return note
+
+
+def _figures(
+    comparisons: Sequence[Comparison], scales: Sequence[Scale], relative_to: str
+) -> Iterator[tuple[str, Any]]:
+    """The name of each plot, and what draws it."""
+    for comparison in comparisons:
+        slug = comparison.results.configuration.slug
+        if relative_to in comparison.peers:
+            yield f"{slug}.svg", lambda c=comparison: plots.bars(c, relative_to)
+        yield f"{slug}-roofline.svg", lambda c=comparison: plots.roofline(c)
+    for scale in scales:
+        yield "cores.svg", lambda s=scale: _cores_plot(s)
+        yield "batch.svg", lambda s=scale: _batch_plot(s)
+
+
+def _cores_plot(scale: Scale) -> bytes:
+    series: dict[str, list[tuple[float, float]]] = {}
+    for point in scale.scaling:
+        name = f"{point.operator} predicted"
+        series.setdefault(name, []).append((point.cores, point.predicted_gflops))
+        if point.gflops is not None:
+            series.setdefault(point.operator, []).append((point.cores, point.gflops))
+    return plots.lines(series, "cores", "GFLOP/s")
+
+
+def _batch_plot(scale: Scale) -> bytes:
+    series: dict[str, list[tuple[float, float]]] = {}
+    for point in scale.batch:
+        series.setdefault(point.operator, []).append((point.batch, 1e3 * point.seconds))
+    return plots.lines(series, "batch", "ms")
+
+
+def _sections(
+    comparisons: Sequence[Comparison], scales: Sequence[Scale], drawn: set[str]
+) -> Iterator[str]:
+    yield _INTRODUCTION
+    if comparisons:
+        yield "## Summary\n"
+        yield _markdown(SUMMARY_COLUMNS, map(summary_cells, comparisons))
+    yield from _machines([c.results.head for c in comparisons] + [s.head for s in scales])
+    if comparisons:
+        yield _HOW.format(rounds=ROUNDS, warm_up=WARM_UP)
+        yield from _protocols(comparisons)
+        yield from _peers(comparisons)
+        yield from _limits(comparisons)
+        yield "## Results\n"
+    for comparison in comparisons:
+        yield from _results(comparison, drawn)
+    for scale in scales:
+        yield from _growth(scale, drawn)
+
+
+def _machines(heads: Sequence[dict[str, Any]]) -> Iterator[str]:
+    yield "## Machine and versions\n"
+    seen = []
+    for head in heads:
+        machine, planned = head["machine"], head["machine"]["planned_for"]
+        caches = ", ".join(f"{c['name']} {c['size'] >> 10} KiB" for c in planned["caches"])
+        versions = ", ".join(f"{k} {v}" for k, v in head["versions"].items() if k not in REGISTRY)
+        lines = (
+            f"- {machine['cpu']}, {planned['cores']} cores used, {planned['vector_bits']}-bit "
+            f"vectors, {caches} (planned for as `{planned['cpu']}`)",
+            f"- {machine['system']}, {machine['libc']}, Python {machine['python']}; {versions}",
+            f"- commit {head['commit'] or 'unknown'}",
+        )
+        text = "\n".join(lines) + "\n"
+        if text not in seen:
+            seen.append(text)
+            yield text
+    dates = sorted(head["date"][:10] for head in heads)
+    if dates:
+        yield f"Measured from {dates[0]} to {dates[-1]}.\n"
+
+
+def _protocols(comparisons: Sequence[Comparison]) -> Iterator[str]:
+    measured = {comparison.results.configuration.protocol for comparison in comparisons}
+    rows = [
+        [protocol.class_, f"`{protocol.value}`", protocol.description]
+        for protocol in Protocol
+        if protocol in measured
+    ]
+    yield _markdown(("class", "protocol", "what is timed"), rows)
+
+
+def _peers(comparisons: Sequence[Comparison]) -> Iterator[str]:
+    """How each peer was run, and why others were not."""
+    versions: dict[str, set[str]] = {}
+    for comparison in comparisons:
+        for record in comparison.results.records:
+            versions.setdefault(record.peer, set()).add(record.version)
+    rows = [
+        [entry.title, ", ".join(sorted(versions[peer])), entry.setup]
+        for peer, entry in REGISTRY.items()
+        if peer in versions
+    ]
+    yield "## Peers\n"
+    yield _markdown(("peer", "version", "how it is run"), rows)
+
+
+def _limits(comparisons: Sequence[Comparison]) -> Iterator[str]:
+    yield "## Limits of the machine, measured in the same runs\n"
+    levels = list(comparisons[0].results.head["bandwidths"])
+    rows = []
+    for comparison in comparisons:
+        low, high = comparison.peaks()
+        bandwidths = comparison.results.head["bandwidths"]
+        rates = (f"{bandwidths[level]:.0f}" for level in levels)
+        rows.append([comparison.results.configuration.title, f"{low:.0f} to {high:.0f}", *rates])
+    columns = ("configuration", "FMA peak, GFLOP/s", *(f"{level}, GB/s" for level in levels))
+    yield _markdown(columns, rows)
+
+
+def _results(comparison: Comparison, drawn: set[str]) -> Iterator[str]:
+    configuration, head = comparison.results.configuration, comparison.results.head
+    yield f"### {configuration.title}\n"
+    yield f"GFLOP/s, median of {head['arguments']['repeat']} runs.\n"
+    for suffix, what in (("", "relative rates"), ("-roofline", "roofline")):
+        if (name := f"{configuration.slug}{suffix}.svg") in drawn:
+            yield f"![{configuration.title}: {what}]({FIGURES}/{name})\n"
+    titles = [REGISTRY[peer].title for peer in comparison.peers]
+    columns = ("operator", "k,hxw,c,rxs/stride", *titles, "best peer", "ours / best")
+    rows = [cells(row, comparison.peers) for row in comparison.rows]
+    yield _markdown((*columns, "of peak", "of roofline"), [*rows, mean_cells(comparison)])
+    for record in comparison.wrong:
+        yield f"Wrong: {REGISTRY[record.peer].title} on {record.operator}.\n"
+    for failure in comparison.results.failures:
+        yield f"{REGISTRY[failure.peer].title} failed on {failure.operator}: {failure.reason}\n"
+    for peer, reason in head["unavailable"].items():
+        yield f"Without {REGISTRY[peer].title}: {reason}.\n"
+
+
+def _growth(scale: Scale, drawn: set[str]) -> Iterator[str]:
+    yield "## Scale\n"
+    for title, columns, rows in grids(scale):
+        yield f"{title}:\n"
+        yield _markdown(columns, rows)
+    for name, what in (("cores.svg", "rates by cores"), ("batch.svg", "time by batch")):
+        if name in drawn:
+            yield f"![{what}]({FIGURES}/{name})\n"
+
+
+def _markdown(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table; columns of figures are aligned on the right."""
+    rows = [[cell.replace("|", "\\|") for cell in row] for row in rows]
+    rules = ["---:" if _is_figures(i, rows) else "---" for i in range(len(columns))]
+    lines = [columns, rules, *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
+
+
+def _is_figures(column: int, rows: Sequence[Sequence[str]]) -> bool:
+    texts = [row[column] for row in rows if row[column]]
+    return bool(texts) and all(text[0].isdigit() and " to " not in text for text in texts)

@@ -1,0 +1,126 @@
+"""Where a benchmark runs: cores, environment variables for all peers alike, and what to record."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+from dataclasses import asdict
+from datetime import datetime, timezone
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from mopt_mlir.diagnostics import UserError
+
+ROOT = Path(__file__).resolve().parents[1]
+PEERS_PYTHON = ROOT / ".venv-bench" / "bin" / "python"
+"""Where `make bench-peers` installs the peers."""
+
+_SYSFS = Path("/sys/devices/system/cpu")
+
+_FOR_ALL = {
+    # Results stay on the heap from call to call. Otherwise large ones are unmapped, and page faults
+    # are measured.
+    "MALLOC_MMAP_MAX_": "0",
+    "MALLOC_MMAP_THRESHOLD_": str(32 << 20),  # the most that glibc accepts
+    "MALLOC_TRIM_THRESHOLD_": str(1 << 40),
+    # Threads wait spinning, also while caches are flushed, so that nobody pays for waking them.
+    # A worker that is not measured is stopped.
+    "OMP_WAIT_POLICY": "active",
+    "KMP_BLOCKTIME": "infinite",
+    "OMP_DYNAMIC": "false",
+}
+_AVX2 = {"ONEDNN_MAX_CPU_ISA": "AVX2", "ATEN_CPU_CAPABILITY": "avx2"}
+
+
+def peers_python() -> str:
+    """The Python that has the peers: their own environment if there is one."""
+    return str(PEERS_PYTHON) if PEERS_PYTHON.exists() else sys.executable
+
+
+def worker_environment(threads: int, isa: str) -> dict[str, str]:
+    """This process's environment with what all workers share."""
+    limits = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(threads))
+    pinned = {"OMP_PROC_BIND": "close", "OMP_PLACES": "cores"} if threads > 1 else {}
+    return {**os.environ, **_FOR_ALL, **limits, **pinned, **(_AVX2 if isa == "avx2" else {})}
+
+
+def available_cpus() -> list[int]:
+    """The logical CPUs that this process may use."""
+    return sorted(os.sched_getaffinity(0))
+
+
+def choose_cpus(threads: int, sysfs: Path = _SYSFS) -> list[int]:
+    """One logical CPU each of `threads` cores, the last ones: the first serve most interrupts.
+
+    Raises UserError if there are not so many cores.
+    """
+    cores: dict[str, int] = {}
+    for cpu in reversed(available_cpus()):
+        cores.setdefault(_siblings(sysfs, cpu), cpu)
+    if not 1 <= threads <= len(cores):
+        plural = "core" if len(cores) == 1 else "cores"
+        raise UserError(f"threads={threads}: this process may use {len(cores)} {plural}")
+    return sorted(list(cores.values())[:threads])
+
+
+def _siblings(sysfs: Path, cpu: int) -> str:
+    try:
+        return (sysfs / f"cpu{cpu}/topology/thread_siblings_list").read_text().strip()
+    except OSError:
+        return str(cpu)
+
+
+def describe_machine() -> dict[str, Any]:
+    """The host as the planner sees it, and its operating system."""
+    from mopt_mlir.machine import host
+
+    return {
+        "cpu": cpu_model(),
+        "planned_for": asdict(host()),
+        "system": f"{platform.system()} {platform.release()}",
+        "libc": " ".join(platform.libc_ver()),
+        "python": platform.python_version(),
+    }
+
+
+def cpu_model(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
+    """The CPU's own name for itself."""
+    try:
+        lines = cpuinfo.read_text().splitlines()
+    except OSError:
+        return platform.machine()
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.machine())
+
+
+def own_versions() -> dict[str, str]:
+    """Of the compiler and what it is built on."""
+    names = ("mopt-mlir", "xtc-mlir-python-bindings", "llvmlite", "pyscipopt", "numpy")
+    return {name: metadata.version(name) for name in names}
+
+
+def commit() -> str | None:
+    """The checkout's commit, with `-dirty` if files differ from it; None outside a checkout."""
+    head = _git("rev-parse", "HEAD")
+    if head is None:
+        return None
+    return head + ("-dirty" if _git("status", "--porcelain", "--untracked-files=no") else "")
+
+
+def _git(*arguments: str) -> str | None:
+    if not (ROOT / ".git").exists():
+        return None
+    command = ["git", "--no-optional-locks", "-C", str(ROOT), *arguments]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True)
+    except OSError:
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+def today() -> str:
+    """Date and time in UTC, to the second."""
+    return datetime.now(timezone.utc).isoformat(timespec="seconds")

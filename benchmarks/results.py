@@ -1,0 +1,181 @@
+"""What a benchmark leaves behind: a JSON file of records, written whole after each operator."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+from mopt_mlir.diagnostics import UserError
+from mopt_mlir.output import write_output
+
+from .protocol import Configuration, Protocol
+
+KIND = "mopt-bench run"
+FORMAT = 1
+
+_MUST_AGREE = ("commit", "cpu")
+"""Of what was measured, so that one file never mixes two of them; and all arguments."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """One operator by one peer.
+
+    Rates are GFLOP/s, `ci95` half the width of the mean's 95% confidence interval. `max_rel_err` is
+    relative to the largest value of the float64 reference, None if there were NaNs; `is_correct`
+    says whether rounding can explain it. `share_of_peak` is relative to `peak_gflops`, the FMA peak
+    measured between the runs, `share_of_roofline` to the roofline time
+    max(flops / peak, bytes / DRAM bandwidth). `seconds` are those of every run, in rounds that took
+    turns with the other peers.
+    """
+
+    operator: str
+    protocol: str
+    cold: bool
+    threads: int
+    peer: str
+    version: str
+    gflops_median: float
+    gflops_mean: float
+    ci95: float | None
+    max_rel_err: float | None
+    share_of_peak: float
+    share_of_roofline: float
+    is_correct: bool
+    isa: str
+    flops: int
+    bytes: int
+    peak_gflops: float
+    prepare_seconds: float
+    detail: str
+    seconds: list[list[float]]
+
+
+@dataclass(frozen=True)
+class Failure:
+    """An operator that a peer could not do, and why."""
+
+    operator: str
+    peer: str
+    reason: str
+
+
+@dataclass
+class Results:
+    """A file of results. `head` is what holds for all: arguments, machine, versions, commit, date,
+    bandwidths in GB/s, and the peers that were left out. `done` are the operators measured."""
+
+    head: dict[str, Any]
+    done: list[str] = field(default_factory=list)
+    records: list[Record] = field(default_factory=list)
+    failures: list[Failure] = field(default_factory=list)
+
+    @property
+    def configuration(self) -> Configuration:
+        arguments = self.head["arguments"]
+        return Configuration(
+            Protocol(arguments["protocol"]),
+            arguments["cold"],
+            arguments["threads"],
+            arguments["isa"],
+        )
+
+    def write(self, path: Path) -> None:
+        """Replace the file at one stroke. Raises UserError if that is not possible."""
+        data = {
+            "kind": KIND,
+            "format": FORMAT,
+            **self.head,
+            "done": self.done,
+            "failures": [asdict(failure) for failure in self.failures],
+            "records": [_finite(asdict(record)) for record in self.records],
+        }
+        write_output(path, _layout(data).encode())
+
+    @staticmethod
+    def read(path: Path) -> Results:
+        """Raises UserError if there is no such file, or it is of another kind."""
+        data = read_json(path, KIND)
+        try:
+            records = [Record(**record) for record in data.pop("records")]
+            failures = [Failure(**failure) for failure in data.pop("failures")]
+            return Results(data, data.pop("done"), records, failures)
+        except (KeyError, TypeError) as error:
+            raise UserError(f"not a complete file of results: {error}", str(path)) from None
+
+    def check_continues(self, head: Mapping[str, Any], path: Path) -> None:
+        """Raise UserError if a run with `head` must not be added to these results."""
+        arguments, wanted = self.head["arguments"], head["arguments"]
+        differing = [key for key in wanted if arguments.get(key) != wanted[key]]
+        if differing:
+            key = differing[0]
+            raise UserError(
+                f"cannot resume: measured with {key}={arguments.get(key)!r}, not {wanted[key]!r}; "
+                "give the same arguments, or another file",
+                str(path),
+            )
+        for key in _MUST_AGREE:
+            if _identity(self.head, key) != _identity(head, key):
+                raise UserError(
+                    f"cannot resume: measured with {key} {_identity(self.head, key)}, and this is "
+                    f"{_identity(head, key)}; run without --resume, or into another file",
+                    str(path),
+                )
+
+
+def read_json(path: Path, kind: str) -> dict[str, Any]:
+    """The object in a file of mopt-bench. Raises UserError if it is not one of `kind`."""
+    try:
+        data = json.loads(path.read_text())
+    except OSError as error:
+        raise UserError(f"cannot read it: {error.strerror}", str(path)) from None
+    except ValueError:
+        raise UserError("not a JSON file", str(path)) from None
+    if not isinstance(data, dict) or data.get("kind") != kind:
+        raise UserError(f"not a file of '{kind}'", str(path))
+    if data.pop("format", None) != FORMAT:
+        raise UserError("written by another version of mopt-bench; measure again", str(path))
+    del data["kind"]
+    return data
+
+
+def kind_of(path: Path) -> str:
+    """The kind of a file of mopt-bench. Raises UserError if it is none."""
+    try:
+        data = json.loads(path.read_text())
+    except OSError as error:
+        raise UserError(f"cannot read it: {error.strerror}", str(path)) from None
+    except ValueError:
+        raise UserError("not a JSON file", str(path)) from None
+    kind = data.get("kind") if isinstance(data, dict) else None
+    if not isinstance(kind, str):
+        raise UserError("not a file of mopt-bench", str(path))
+    return kind
+
+
+def _identity(head: Mapping[str, Any], key: str) -> Any:
+    return head["machine"]["cpu"] if key == "cpu" else head[key]
+
+
+def _finite(data: dict[str, Any]) -> dict[str, Any]:
+    """JSON has no NaN."""
+    isnan = (name for name, value in data.items() if isinstance(value, float))
+    return {**data, **{name: None for name in isnan if not isfinite(data[name])}}
+
+
+def _layout(data: dict[str, Any]) -> str:
+    """JSON with a line for each record, to be read and compared."""
+    lists = {key: data[key] for key in ("failures", "records")}
+    head = json.dumps({k: v for k, v in data.items() if k not in lists}, indent=1)
+    parts = [head[:-2]]
+    for key, items in lists.items():
+        lines = ",\n  ".join(json.dumps(item) for item in items)
+        parts.append(f' "{key}": [\n  {lines}\n ]' if items else f' "{key}": []')
+    return ",\n".join(parts) + "\n}\n"
+
+
+FIELDS = tuple(f.name for f in fields(Record))

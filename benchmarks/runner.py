@@ -1,0 +1,302 @@
+"""The benchmark: ours and the peers in turn, operator by operator."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from itertools import chain
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from mopt_mlir.diagnostics import UserError
+
+from . import environment
+from .bandwidth import DRAM, measure_bandwidths
+from .crew import Crew, Progress
+from .peers import OURS
+from .peers.mopt import AVX2_CPU
+from .protocol import Configuration
+from .results import Record, Results
+from .summary import Summary
+from .timing import WARM_UP
+from .workloads import Workload
+
+ROUNDS = 5
+"""Everybody's runs are divided into so many rounds, which take turns: the clock drifts, and what
+else runs on the machine comes and goes."""
+
+COLD_DROPPED = 1
+"""Runs at the start of a cold round that are not counted, as the first is not in the paper."""
+
+LEAST_RUNS = 3
+"""Also of a peer so slow that all runs would take longer than allowed."""
+
+_ELEMENT_BYTES = 4
+_SEED = 0
+_WRONG = 1.0  # in units of the error that rounding can explain
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to measure.
+
+    `spec` says where the operators are from, `repeat` how many runs are counted, `seconds` how long
+    one peer may take for one operator before it gets fewer, `python` which interpreter has the
+    peers. With `resume` the operators that `path` has already are not measured again.
+    """
+
+    operators: Sequence[Workload]
+    configuration: Configuration
+    peers: Sequence[str]
+    path: Path
+    spec: str = "table1"
+    repeat: int = 50
+    seconds: float = 10.0
+    resume: bool = False
+    python: str = field(default_factory=environment.peers_python)
+
+    def arguments(self) -> dict[str, Any]:
+        """For the record, and to be compared when a run is resumed."""
+        return {
+            "operators": self.spec,
+            **asdict(self.configuration),
+            "protocol": self.configuration.protocol.value,
+            "peers": list(self.peers),
+            "repeat": self.repeat,
+            "seconds": self.seconds,
+        }
+
+
+def run_benchmark(
+    request: Request,
+    progress: Progress | None = None,
+    done: Callable[[Workload, Results], None] = lambda operator, results: None,
+) -> Results:
+    """Measure, and write `request.path` after each operator; then `done` is called.
+
+    Peers that are not installed, and operators that a peer cannot do, are reported and skipped.
+    Raises UserError if the run cannot start or be resumed, or if ours is not available.
+    """
+    from mopt_mlir.output import check_output
+
+    check_output(request.path)
+    progress = progress or Progress()
+    configuration = request.configuration
+    cpus = environment.choose_cpus(configuration.threads)
+    results = _start(request)
+    with Crew(request.peers, configuration, cpus, request.python, progress) as crew:
+        if OURS in crew.unavailable:
+            raise UserError(f"{OURS}: {crew.unavailable[OURS]}")
+        progress.step("measuring bandwidths")
+        results.head["bandwidths"] = measure_bandwidths(cpus)
+        results.head["versions"] |= crew.versions
+        results.head["unavailable"] = crew.unavailable
+        for operator in request.operators:
+            if operator.name not in results.done:
+                crew.failures.clear()
+                results.records += measure_operator(operator, request, crew, results.head)
+                results.failures += crew.failures
+                results.done.append(operator.name)
+                results.write(request.path)
+            done(operator, results)
+    return results
+
+
+def measure_operator(
+    operator: Workload, request: Request, crew: Crew, head: Mapping[str, Any]
+) -> list[Record]:
+    """One operator by everybody in `crew`; `head` has the bandwidths in GB/s. Who fails has no
+    record, but an entry in the crew's failures."""
+    return _Contest(operator, request, crew, head).records()
+
+
+def _start(request: Request) -> Results:
+    """Empty results, or those to continue."""
+    head: dict[str, Any] = {
+        "date": environment.today(),
+        "commit": environment.commit(),
+        "arguments": request.arguments(),
+        "machine": environment.describe_machine(),
+        "versions": environment.own_versions(),
+        "operators": {operator.name: _sizes(operator) for operator in request.operators},
+    }
+    if not (request.resume and request.path.exists()):
+        return Results(head)
+    results = Results.read(request.path)
+    results.check_continues(head, request.path)
+    results.head["operators"] |= head["operators"]
+    return results
+
+
+def _sizes(operator: Workload) -> dict[str, Any]:
+    data = asdict(operator)
+    return {key: data[key] for key in (*"nkhwcrs", "strides", "dilations")}
+
+
+@dataclass
+class _Entrant:
+    """A peer that has prepared the operator. `answer` is what it said then, `runs` how many are to
+    be counted; it is out once it fails."""
+
+    peer: str
+    answer: dict[str, Any]
+    runs: int
+    is_limited: bool
+    seconds: list[list[float]] = field(default_factory=list)
+    is_out: bool = False
+
+
+class _Contest:
+    """One operator, by everybody."""
+
+    def __init__(
+        self, operator: Workload, request: Request, crew: Crew, head: Mapping[str, Any]
+    ) -> None:
+        self.name = operator.name
+        self.request, self.crew, self.head = request, crew, head
+        self.workload = request.configuration.protocol.workload(operator)
+        self.peaks: list[float] = []
+
+    def records(self) -> list[Record]:
+        """Prepare, run in turns, check."""
+        with tempfile.TemporaryDirectory(prefix="mopt-bench-") as directory:
+            _write_arrays(self.workload, Path(directory))
+            entrants = list(self._prepared(directory))
+            for turn in range(ROUNDS):
+                self.crew.progress.step(f"{self.name}: round {turn + 1} of {ROUNDS}")
+                self.peaks.append(_peak(self.request.configuration, self.crew.cpus))
+                for entrant in _rotated(entrants, turn):
+                    self._take_turn(entrant, turn)
+            self._check(entrants)
+        return [self._record(entrant) for entrant in entrants if not entrant.is_out]
+
+    def _prepared(self, directory: str) -> Iterator[_Entrant]:
+        request = self.request
+        for peer in list(self.crew.workers):
+            self.crew.progress.step(f"{self.name}: preparing {peer}")
+            answer = self.crew.ask(
+                peer,
+                self.name,
+                "prepare",
+                workload=asdict(self.workload),
+                configuration=asdict(request.configuration),
+                directory=directory,
+            )
+            if answer is not None:
+                affordable = max(int(request.seconds / answer["run_seconds"]), LEAST_RUNS)
+                runs = min(request.repeat, affordable)
+                yield _Entrant(peer, answer, runs, runs < request.repeat)
+
+    def _take_turn(self, entrant: _Entrant, turn: int) -> None:
+        count = share(entrant.runs, turn)
+        if entrant.is_out or not count:
+            return
+        cold = self.request.configuration.cold
+        drop = COLD_DROPPED if cold else WARM_UP
+        if entrant.is_limited:
+            drop = 0  # where a run takes so long, what came before it does not matter
+        answer = self.crew.ask(entrant.peer, self.name, "run", count=count, drop=drop, cold=cold)
+        if answer is None:
+            entrant.is_out = True
+        else:
+            entrant.seconds.append(answer["seconds"])
+
+    def _check(self, entrants: Sequence[_Entrant]) -> None:
+        """Once more after all runs; the larger error counts, and None, which is a NaN, most."""
+        for entrant in entrants:
+            answer = None
+            if not entrant.is_out:
+                answer = self.crew.ask(entrant.peer, self.name, "check")
+            if answer is None:
+                entrant.is_out = True
+                continue
+            for key, error in answer.items():
+                before = entrant.answer[key]
+                worse = None if None in (before, error) else max(before, error)
+                entrant.answer[key] = worse
+
+    def _record(self, entrant: _Entrant) -> Record:
+        configuration, workload, answer = self.request.configuration, self.workload, entrant.answer
+        summary = Summary.of(list(chain.from_iterable(entrant.seconds)), workload.flops)
+        peak, moved = median(self.peaks), compulsory_bytes(workload)
+        limit = roofline(workload.flops, moved, peak, self.head["bandwidths"][DRAM])
+        of_bound = answer["error_of_bound"]
+        return Record(
+            operator=workload.name,
+            protocol=configuration.protocol.value,
+            cold=configuration.cold,
+            threads=configuration.threads,
+            peer=entrant.peer,
+            version=self.crew.workers[entrant.peer].version,
+            gflops_median=summary.median,
+            gflops_mean=summary.mean,
+            ci95=summary.ci95,
+            max_rel_err=answer["max_rel_err"],
+            share_of_peak=summary.median / peak,
+            share_of_roofline=summary.median / limit,
+            is_correct=of_bound is not None and of_bound < _WRONG,
+            isa=configuration.isa,
+            flops=workload.flops,
+            bytes=moved,
+            peak_gflops=peak,
+            prepare_seconds=answer["prepare_seconds"],
+            detail=answer["detail"],
+            seconds=entrant.seconds,
+        )
+
+
+def _write_arrays(workload: Workload, directory: Path) -> None:
+    """The same operands and reference for every peer."""
+    input_, weights, _ = workload.operands(_SEED)
+    reference = workload.reference(input_, weights)
+    arrays = {"input": input_, "weights": weights, "reference": reference}
+    for name, array in arrays.items():
+        np.save(directory / f"{name}.npy", array)
+
+
+def share(runs: int, turn: int) -> int:
+    """How many of `runs` are made in a round; the first rounds have one more if need be."""
+    return runs // ROUNDS + (turn < runs % ROUNDS)
+
+
+def _rotated(entrants: list[_Entrant], turn: int) -> list[_Entrant]:
+    """Nobody is always first, or the first after a measurement of the peak."""
+    first = turn % len(entrants) if entrants else 0
+    return entrants[first:] + entrants[:first]
+
+
+def _peak(configuration: Configuration, cpus: Sequence[int]) -> float:
+    """The FMA peak right now, in GFLOP/s, on the cores that are measured."""
+    from mopt_mlir.peak import measure_peak
+
+    cpu = AVX2_CPU if configuration.isa == "avx2" else None
+    with _pinned(cpus):
+        return measure_peak("f32", configuration.threads, cpu)
+
+
+@contextmanager
+def _pinned(cpus: Sequence[int]) -> Iterator[None]:
+    """On `cpus` only, and so are threads that start inside."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, cpus)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def compulsory_bytes(workload: Workload) -> int:
+    """Input and weights read once, output written once."""
+    shapes = (workload.input_shape, workload.weights_shape, workload.output_shape)
+    return _ELEMENT_BYTES * sum(int(np.prod(shape)) for shape in shapes)
+
+
+def roofline(flops: float, moved: float, peak: float, bandwidth: float) -> float:
+    """The GFLOP/s that max(flops / peak, bytes / bandwidth) allows; GFLOP/s and GB/s."""
+    return flops / max(flops / peak, moved / bandwidth)

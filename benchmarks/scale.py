@@ -1,0 +1,210 @@
+"""How things grow: planning with the number of operators, speed with cores, time with the batch."""
+
+from __future__ import annotations
+
+import os
+import random
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+from mopt_mlir.diagnostics import UserError
+from mopt_mlir.output import check_output
+
+from . import environment
+from .bandwidth import DRAM
+from .crew import Crew, Progress
+from .peers import OURS
+from .protocol import Configuration, Protocol
+from .runner import Request, measure_operator
+from .scale_results import BATCHES, COUNTS, PREDICTED_CORES, Batch, Planning, Scale, Scaling
+from .workloads import Workload
+
+if TYPE_CHECKING:
+    from mopt_mlir.machine import Machine
+
+_SIZES = {
+    "k": (16, 32, 48, 64, 96, 128, 192, 256, 384, 512),
+    "c": (16, 32, 48, 64, 96, 128, 192, 256, 384, 512),
+    "h": (7, 8, 14, 17, 28, 32, 35, 56),
+    "r": (1, 3, 5),
+    "stride": (1, 2),
+}
+"""What the operators of a network are made of: 4800 combinations."""
+
+_UNKNOWN_BANDWIDTH = {DRAM: float("inf")}  # shares of the roofline are not reported here
+
+
+def measure_scale(
+    path: Path,
+    operators: Sequence[Workload],
+    counts: Sequence[int] = COUNTS,
+    batches: Sequence[int] = BATCHES,
+    repeat: int = 20,
+    progress: Progress | None = None,
+) -> Scale:
+    """Measure all three and write `path`. Raises UserError if it cannot be written."""
+    from mopt_mlir.machine import host
+
+    check_output(path)
+    progress = progress or Progress()
+    scale = Scale(
+        {
+            "date": environment.today(),
+            "commit": environment.commit(),
+            "machine": environment.describe_machine(),
+            "versions": environment.own_versions(),
+            "arguments": {
+                "operators": [operator.name for operator in operators],
+                "counts": list(counts),
+                "batches": list(batches),
+                "repeat": repeat,
+            },
+        }
+    )
+    for count in counts:
+        progress.step(f"planning {count} operators")
+        scale.planning += measure_planning(distinct_operators(count))
+    machine = host()
+    for cores in sorted({*range(1, machine.cores + 1), *PREDICTED_CORES}):
+        progress.step(f"{cores} cores")
+        scale.scaling += _scaling(operators, cores, machine, repeat, path, progress)
+    for operator in operators:
+        progress.step(f"{operator.name}: batches")
+        scale.batch += _batches(operator, batches, machine, repeat, path, progress)
+    scale.write(path)
+    return scale
+
+
+def distinct_operators(count: int, seed: int = 0) -> list[Workload]:
+    """Convolutions of sizes that networks have, no two alike. Raises UserError for too many."""
+    combinations = list(product(*_SIZES.values()))
+    if count > len(combinations):
+        raise UserError(f"{count} distinct operators: there are {len(combinations)}")
+    operators = []
+    for number, values in enumerate(random.Random(seed).sample(combinations, count)):
+        k, c, h, r, stride = values
+        operators.append(Workload(f"conv{number}", k, h, h, c, r, r, strides=(stride, stride)))
+    return operators
+
+
+def measure_planning(operators: Sequence[Workload]) -> Iterator[Planning]:
+    """Plan and compile one module of all `operators`: without a plan cache, with an empty one, and
+    with the one filled then."""
+    with tempfile.TemporaryDirectory(prefix="mopt-bench-") as directory, _plan_cache_in(directory):
+        for plan_cache in ("off", "empty", "full"):
+            yield _plan_and_compile(operators, plan_cache)
+
+
+def _plan_and_compile(operators: Sequence[Workload], plan_cache: str) -> Planning:
+    import mopt_mlir
+    from mopt_mlir.compilation import load_module, run_passes
+
+    texts = (o.mlir().replace("@conv(", f"@{o.name}(") for o in operators)
+    module = load_module("".join(texts))
+    start = perf_counter()
+    run_passes(module, f"mopt-analyze{{machine=host plan-cache={int(plan_cache != 'off')}}}")
+    planned = perf_counter()
+    mopt_mlir.compile(module, require_tiled=True, plan_cache=False)  # the plans are attached
+    end = perf_counter()
+    return Planning(len(operators), plan_cache, planned - start, end - planned)
+
+
+@contextmanager
+def _plan_cache_in(directory: str) -> Iterator[None]:
+    """Leave the user's plans alone."""
+    from mopt_mlir.cache_directory import ENVIRONMENT
+
+    before = os.environ.get(ENVIRONMENT)
+    os.environ[ENVIRONMENT] = directory
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[ENVIRONMENT]
+        else:
+            os.environ[ENVIRONMENT] = before
+
+
+def _scaling(
+    operators: Sequence[Workload],
+    cores: int,
+    machine: Machine,
+    repeat: int,
+    path: Path,
+    progress: Progress,
+) -> Iterator[Scaling]:
+    rates: dict[str, float] = {}
+    if cores <= machine.cores:
+        rates = dict(_rates(operators, cores, repeat, path, progress))
+    larger = larger_machine(machine, cores)
+    for operator in operators:
+        predicted = operator.flops / predicted_seconds(operator, larger, cores) * 1e-9
+        yield Scaling(operator.name, cores, rates.get(operator.name), predicted)
+
+
+def larger_machine(machine: Machine, cores: int) -> Machine:
+    """`machine` with so many cores, in as many last caches as its kind has for them."""
+    from mopt_mlir.machine import by_name, names
+
+    if cores <= machine.cores:
+        return machine
+    kinds = (by_name(name) for name in names())
+    kind = next((kind for kind in kinds if kind.cpu == machine.cpu), machine)
+    return kind.with_cores(cores, domains=-(-cores // kind.cores))
+
+
+def predicted_seconds(operator: Workload, machine: Machine, cores: int) -> float:
+    """What the model expects of its best plan, with constant weights."""
+    from mopt_mlir import conv2d, solve
+    from mopt_mlir.extract import normalise
+
+    layout, _, weights = operator.layout.partition("_")
+    problem = conv2d(
+        **{dim: getattr(operator, dim) for dim in "nkhwcrs"},
+        stride=operator.strides,
+        dilation=operator.dilations,
+        layout=layout,
+        weights=weights,
+    )
+    plan = solve(normalise(problem)[0], machine, cores, constant_weights=True)
+    prediction = plan.prediction
+    assert prediction is not None
+    return prediction.cost
+
+
+def _batches(
+    operator: Workload,
+    batches: Sequence[int],
+    machine: Machine,
+    repeat: int,
+    path: Path,
+    progress: Progress,
+) -> Iterator[Batch]:
+    batched = [replace(operator, n=n, name=f"{operator.name} x {n}") for n in batches]
+    rates = dict(_rates(batched, 1, repeat, path, progress))
+    for workload in batched:
+        if workload.name in rates:
+            seconds = workload.flops / rates[workload.name] * 1e-9
+            predicted = predicted_seconds(workload, machine, 1)
+            yield Batch(operator.name, workload.n, seconds, predicted)
+
+
+def _rates(
+    operators: Sequence[Workload], cores: int, repeat: int, path: Path, progress: Progress
+) -> Iterator[tuple[str, float]]:
+    """GFLOP/s of ours, by the name of the operator."""
+    configuration = Configuration(Protocol.CONSTANT_WEIGHTS, cold=False, threads=cores)
+    request = Request(operators, configuration, [OURS], path, repeat=repeat)
+    cpus = environment.choose_cpus(cores)
+    with Crew(request.peers, configuration, cpus, request.python, progress) as crew:
+        for operator in operators:
+            for record in measure_operator(
+                operator, request, crew, {"bandwidths": _UNKNOWN_BANDWIDTH}
+            ):
+                yield record.operator, record.gflops_median

@@ -1,0 +1,138 @@
+"""Results as tables for the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import isnan
+from typing import TYPE_CHECKING
+
+from .comparison import Comparison, Row
+from .peers import OURS, REGISTRY
+from .results import Record
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+WRONG = "WRONG"
+
+
+def comparison_table(comparison: Comparison) -> Table:
+    """Every operator by every peer, in GFLOP/s; the best peer, and how ours compares with it."""
+    from rich.table import Table
+
+    table = Table(title=title(comparison), caption=caption(comparison), padding=(0, 1, 0, 0))
+    table.add_column("operator", no_wrap=True)
+    table.add_column("k,hxw,c,rxs/stride", no_wrap=True)
+    for peer in comparison.peers:
+        table.add_column(REGISTRY[peer].title, justify="right")
+    table.add_column("best peer", no_wrap=True)
+    for name in ("ours / best", "of peak", "of roofline"):
+        table.add_column(name, justify="right")
+    for row in comparison.rows:
+        table.add_row(*cells(row, comparison.peers), style="bold red" if has_wrong(row) else None)
+    table.add_section()
+    table.add_row(*mean_cells(comparison))
+    return table
+
+
+def summary_table(comparisons: Sequence[Comparison]) -> Table:
+    """A line for each configuration."""
+    from rich.table import Table
+
+    table = Table(title="Ours / the best peer of each operator", padding=(0, 1, 0, 0))
+    for column in SUMMARY_COLUMNS:
+        table.add_column(column, justify="left" if column == "configuration" else "right")
+    for comparison in comparisons:
+        table.add_row(*summary_cells(comparison))
+    return table
+
+
+SUMMARY_COLUMNS = (
+    "configuration",
+    "operators",
+    "geometric mean",
+    "worst operator",
+    "of roofline, mean",
+    "of roofline, worst",
+    "wrong results",
+)
+
+
+def summary_cells(comparison: Comparison) -> list[str]:
+    """The columns of SUMMARY_COLUMNS."""
+    worst = comparison.worst
+    least = comparison.smallest(lambda record: record.share_of_roofline)
+    return [
+        comparison.results.configuration.title,
+        str(len(comparison.rows)),
+        number(comparison.mean_ratio, 2),
+        f"{worst.ratio:.2f} ({worst.operator})" if worst else "",
+        number(comparison.mean(OURS, lambda record: record.share_of_roofline), 2),
+        f"{least.share_of_roofline:.2f} ({least.operator})" if least else "",
+        str(len(comparison.wrong)),
+    ]
+
+
+def title(comparison: Comparison) -> str:
+    """The configuration, and how it was measured."""
+    arguments = comparison.results.head["arguments"]
+    return (
+        f"{comparison.results.configuration.title} ({arguments['protocol']}): GFLOP/s, median of "
+        f"{arguments['repeat']} runs"
+    )
+
+
+def caption(comparison: Comparison) -> str:
+    """The machine's limits, measured in the same run."""
+    low, high = comparison.peaks()
+    rates = ", ".join(
+        f"{level} {rate:.0f}" for level, rate in comparison.results.head["bandwidths"].items()
+    )
+    return f"FMA peak {low:.0f} to {high:.0f} GFLOP/s; GB/s: {rates}"
+
+
+def cells(row: Row, peers: Sequence[str]) -> list[str]:
+    """One operator: name, sizes, a rate for each peer, best peer, ratio, shares."""
+    ours, best = row.ours, row.best
+    return [
+        row.operator,
+        row.sizes,
+        *(rate(row.records.get(peer)) for peer in peers),
+        REGISTRY[best.peer].title if best else "",
+        number(row.ratio, 2),
+        f"{ours.share_of_peak:.0%}" if ours else "",
+        f"{ours.share_of_roofline:.0%}" if ours else "",
+    ]
+
+
+def mean_cells(comparison: Comparison) -> list[str]:
+    """The geometric means of the columns of `cells`."""
+    means = [comparison.mean(peer, lambda r: r.gflops_median) for peer in comparison.peers]
+    shares = [
+        comparison.mean(OURS, lambda record: record.share_of_peak),
+        comparison.mean(OURS, lambda record: record.share_of_roofline),
+    ]
+    return [
+        "geometric mean",
+        "",
+        *(number(mean, 1) for mean in means),
+        "",
+        number(comparison.mean_ratio, 2),
+        *("" if isnan(share) else f"{share:.0%}" for share in shares),
+    ]
+
+
+def rate(record: Record | None) -> str:
+    """GFLOP/s, marked if the result is wrong; empty if there is none."""
+    if record is None:
+        return ""
+    return f"{record.gflops_median:.1f}" + ("" if record.is_correct else f" {WRONG}")
+
+
+def number(value: float, digits: int) -> str:
+    """Empty for NaN."""
+    return "" if isnan(value) else f"{value:.{digits}f}"
+
+
+def has_wrong(row: Row) -> bool:
+    return not all(record.is_correct for record in row.records.values())

@@ -1,0 +1,160 @@
+"""A worker process: one peer, pinned, that prepares operators and times them on request.
+
+Requests and answers are JSON, one per line. Each peer has a process of its own because their
+libraries bring thread pools and OpenMP runtimes that do not get along in one.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+from typing import IO, Any
+
+import numpy as np
+
+from . import peers
+from .peers.interface import Peer, Prepared, Task, UnavailableError
+from .protocol import Configuration, Protocol
+from .timing import CacheFlush, aligned_copy, time_runs
+from .workloads import Array, Workload
+
+_PR_SET_PDEATHSIG = 1
+_ARRAYS = ("input", "weights", "reference")
+_SLOW = 1.0  # seconds of a run that says how long the next one takes
+
+
+@dataclass
+class Session:
+    """The peer, and the operator that it has prepared."""
+
+    peer: Peer
+    flush_cpus: list[int]
+    task: Task | None = None
+    prepared: Prepared | None = None
+    reference: Array | None = None
+    flush: CacheFlush | None = None
+
+    def prepare(
+        self, workload: dict[str, Any], configuration: dict[str, Any], directory: str
+    ) -> dict[str, Any]:
+        """Prepare the operator whose arrays are in `directory`, run and check it, and say how long
+        a run takes."""
+        self.task = self.prepared = self.reference = None  # their memory is needed
+        input_, weights = (aligned_copy(_load(directory, name)) for name in _ARRAYS[:2])
+        self.reference = _load(directory, "reference")
+        self.task = Task(_workload(workload), _configuration(configuration), input_, weights)
+        start = perf_counter()
+        self.prepared = self.peer.prepare(self.task)
+        prepare_seconds = perf_counter() - start
+        (seconds,) = time_runs(self.prepared.run, 1, 0)
+        checked = self.check()
+        if seconds < _SLOW:  # the first run of a fast one does not say much
+            (seconds,) = time_runs(self.prepared.run, 1, 0)
+        return {
+            "detail": self.prepared.detail,
+            "prepare_seconds": prepare_seconds,
+            "run_seconds": seconds,
+            **checked,
+        }
+
+    def run(self, count: int, drop: int, cold: bool) -> dict[str, Any]:
+        """Seconds of `count` runs after `drop` that are not counted."""
+        assert self.prepared is not None
+        if cold and self.flush is None:
+            self.flush = CacheFlush(self.flush_cpus)
+        flush = self.flush if cold else None
+        return {"seconds": time_runs(self.prepared.run, count, drop, flush)}
+
+    def check(self) -> dict[str, Any]:
+        """How far the last result is from the reference: relative to the largest value, and in
+        units of what rounding can explain. NaN becomes None."""
+        assert self.task is not None
+        assert self.prepared is not None
+        assert self.reference is not None
+        result, reference = np.asarray(self.prepared.output()), self.reference
+        if result.shape != reference.shape:
+            raise UnavailableError(f"the result has the shape {result.shape}")
+        relative = float(np.abs(result - reference).max() / np.abs(reference).max())
+        bound = self.task.workload.error(result, reference, self.task.input, self.task.weights)
+        return {
+            "max_rel_err": relative if np.isfinite(relative) else None,
+            "error_of_bound": bound if np.isfinite(bound) else None,
+        }
+
+
+def main(name: str, cpus: str, flush_cpus: str) -> None:
+    """Serve the peer `name` on standard input and output, pinned to `cpus` (JSON lists)."""
+    _die_with_parent()
+    os.sched_setaffinity(0, set(json.loads(cpus)))
+    answers = _private_stdout()
+    try:
+        peer = peers.load(name)
+    except UnavailableError as reason:
+        _send(answers, {"error": _first_line(reason)})
+        return
+    _send(answers, {"result": {"version": peer.version}})
+    session = Session(peer, json.loads(flush_cpus))
+    serve(
+        {"prepare": session.prepare, "run": session.run, "check": session.check},
+        sys.stdin,
+        answers,
+    )
+
+
+def serve(
+    functions: Mapping[str, Callable[..., dict[str, Any]]], requests: IO[str], answers: IO[str]
+) -> None:
+    """Answer each request until there are no more. What a library raises is an answer as well."""
+    for line in requests:
+        request = json.loads(line)
+        answer: dict[str, Any]
+        try:
+            answer = {"result": functions[request["call"]](**request["arguments"])}
+        except UnavailableError as reason:
+            answer = {"error": _first_line(reason)}
+        except Exception as error:  # libraries raise anything
+            answer = {"error": f"{type(error).__name__}: {_first_line(error)}"}
+        _send(answers, answer)
+
+
+def _send(answers: IO[str], answer: dict[str, Any]) -> None:
+    answers.write(json.dumps(answer) + "\n")
+    answers.flush()
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).strip().splitlines()), "no reason given")
+
+
+def _private_stdout() -> IO[str]:
+    """Standard output for answers only: what libraries print goes to standard error."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    return answers
+
+
+def _die_with_parent() -> None:
+    """Also when the parent is killed while this process is stopped."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _load(directory: str, name: str) -> Array:
+    array: Array = np.load(Path(directory, f"{name}.npy"), mmap_mode="r")
+    return array
+
+
+def _workload(data: dict[str, Any]) -> Workload:
+    pairs = {name: tuple(data[name]) for name in ("strides", "dilations")}
+    return Workload(**{**data, **pairs})
+
+
+def _configuration(data: dict[str, Any]) -> Configuration:
+    return Configuration(**{**data, "protocol": Protocol(data["protocol"])})

@@ -1,0 +1,191 @@
+"""From a problem, a machine and a plan to an explanation, by the formulas of the model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from math import prod
+
+from mopt_mlir.explain.alternatives import Alternative, runners_up
+from mopt_mlir.explain.completion import NotPredictableError, completed
+from mopt_mlir.explain.explanation import CacheUse, Explanation, Forecast, Registers, Transfer
+from mopt_mlir.explain.nest import loop_nest
+from mopt_mlir.machine.machine import Machine
+from mopt_mlir.model.classes import class_name
+from mopt_mlir.model.cost import MEMORY, TENSORS, Rates, predict, usable
+from mopt_mlir.model.footprint import footprint
+from mopt_mlir.plan import Plan
+from mopt_mlir.problem import Problem
+
+INTO = dict(zip(MEMORY, ("registers", "L1", "L2", "L3"), strict=True))
+"""What each memory resource fills with its data."""
+
+COMMON = "DRAM"
+"""The resource whose volumes and bandwidth are those of all cores together."""
+
+
+def explain(
+    problem: Problem,
+    machine: Machine,
+    plan: Plan,
+    *,
+    name: str = "operator",
+    places: tuple[str, ...] = (),
+    constant_weights: bool = False,
+    rivals: Iterable[Plan] = (),
+) -> Explanation:
+    """Why `plan` is what it is, for `problem` on `machine`.
+
+    `constant_weights` says that the weights are known when code is generated. `rivals` are other
+    plans for the same, such as the solver's, to compare with; a bound that they carry is taken
+    over. What the plan itself says of its prediction is not used, but for the bound. Raises
+    ValueError, naming the field, where the plan does not fit the problem.
+    """
+    plan.check(problem)
+    rivals = tuple(rivals)
+    caches = _caches(problem, machine, plan)
+    registers = _registers(problem, machine, plan)
+    notes = [*_spilled(registers), *_overfull(caches)]
+    forecast: Forecast | None = None
+    alternatives: tuple[Alternative, ...] = ()
+    unpredicted = ""
+    try:
+        whole = completed(problem, machine, plan)
+    except NotPredictableError as reason:
+        unpredicted = str(reason)
+    else:
+        forecast = _forecast(problem, machine, whole, constant_weights, (plan, *rivals))
+        alternatives = runners_up(
+            problem, machine, whole, constant_weights=constant_weights, rivals=rivals
+        )
+        if len(whole.levels) > len(plan.levels):
+            missing = " and ".join(
+                lv.name for lv in whole.levels[: len(whole.levels) - len(plan.levels)]
+            )
+            notes.append(
+                f"the plan has no {missing}: predicted as if a tile there held the whole problem, "
+                "which is the same loop nest"
+            )
+    return Explanation(
+        name=name,
+        places=places,
+        problem=problem,
+        machine=machine,
+        plan=plan,
+        nest=loop_nest(problem, plan, constant_weights=constant_weights),
+        registers=registers,
+        caches=caches,
+        forecast=forecast,
+        unpredicted=unpredicted,
+        alternatives=alternatives,
+        notes=tuple(notes),
+    )
+
+
+def _registers(problem: Problem, machine: Machine, plan: Plan) -> Registers:
+    kernel = plan.microkernel
+    extent = problem.extent(kernel.lanes)
+    vectors = -(-min(kernel.extent(kernel.lanes), extent) // kernel.vector)
+    rows = prod(
+        min(size, problem.extent(dim)) for dim, size in kernel.tile.items() if dim != kernel.lanes
+    )
+    return Registers(
+        lanes=kernel.lanes,
+        vector=kernel.vector,
+        vectors=vectors,
+        broadcasts=rows,
+        available=machine.vector_registers,
+        fma_cycles=vectors * rows / machine.fma_per_cycle,
+        load_cycles=(vectors + rows) / machine.loads_per_cycle,
+        latency=machine.fma_latency,
+        useful=extent / (-(-extent // kernel.vector) * kernel.vector),
+    )
+
+
+def _caches(problem: Problem, machine: Machine, plan: Plan) -> tuple[CacheUse, ...]:
+    return tuple(
+        CacheUse(
+            name=level.name,
+            tile=dict(level.tile),
+            order_class=class_name(problem, level.order),
+            footprint={
+                name: tensor.element.size * footprint(problem, tensor, level.tile)
+                for name, tensor in zip(TENSORS, problem.tensors, strict=True)
+            },
+            usable=usable(machine, level.name),
+            size=machine.cache(level.name).size,
+        )
+        for level in plan.levels
+    )
+
+
+def _spilled(use: Registers) -> Iterator[str]:
+    if use.used > use.available:
+        yield (
+            f"the microkernel needs {use.used} vector registers, and there are {use.available}: "
+            "some of what it holds will go through memory, which the model does not know"
+        )
+
+
+def _overfull(caches: Iterable[CacheUse]) -> Iterator[str]:
+    for cache in caches:
+        if cache.filled > 1:
+            yield (
+                f"the tile of {cache.name} takes {cache.filled:.0%} of what tiles may fill: the "
+                "model counts on tiles that stay in their cache, and more data will move than it "
+                "predicts"
+            )
+
+
+def _forecast(
+    problem: Problem,
+    machine: Machine,
+    plan: Plan,
+    constant_weights: bool,
+    proven: Iterable[Plan],
+) -> Forecast:
+    """`proven` are plans whose predictions may carry a bound."""
+    cores = prod(plan.parallel.values())
+    packed = constant_weights and plan.packing == "whole"
+    prediction = predict(problem, machine, plan, constant_weights=packed)
+    rates = Rates.of(machine, cores)
+    moved = {name: sum(prediction.volumes[name].values()) for name in MEMORY}
+    core = prediction.seconds["compute"] + prediction.seconds["packing"]
+    slowest = max(core, *(prediction.seconds[name] for name in MEMORY))
+    transfers = []
+    for source in MEMORY:
+        sharing = 1 if source == COMMON else cores
+        intensity = problem.flops / (moved[source] * sharing)
+        transfers.append(
+            Transfer(
+                source=source,
+                into=INTO[source],
+                volumes=dict(prediction.volumes[source]),
+                bandwidth=rates.bytes[source],
+                seconds=prediction.seconds[source],
+                slack=1 - prediction.seconds[source] / slowest,
+                intensity=intensity,
+                roof=intensity * rates.bytes[source] * sharing,
+            )
+        )
+    return Forecast(
+        prediction=prediction,
+        transfers=tuple(transfers),
+        core_seconds=core,
+        core_slack=1 - core / slowest,
+        slowest=slowest,
+        performance=problem.flops / prediction.cost,
+        compute_roof=problem.flops / prediction.seconds["compute"],
+        peak=1e9 * machine.peak(problem.output.element, cores),
+        bound=_bound(machine, prediction.cost, proven),
+    )
+
+
+def _bound(machine: Machine, cost: float, proven: Iterable[Plan]) -> float | None:
+    """The best bound among the plans' for this machine, if it can be one for a plan of `cost`."""
+    bounds = [
+        plan.prediction.lower_bound
+        for plan in proven
+        if plan.prediction is not None and plan.machine == machine.name
+    ]
+    bound = max(bounds, default=0.0)
+    return bound if 0 < bound <= cost else None

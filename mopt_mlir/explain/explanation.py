@@ -1,0 +1,155 @@
+"""What a plan does to a machine: everything that a report says of it, as values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+
+from mopt_mlir.explain.alternatives import Alternative
+from mopt_mlir.explain.nest import Step
+from mopt_mlir.machine.machine import Machine
+from mopt_mlir.plan import Plan, Prediction
+from mopt_mlir.problem import Problem
+
+
+@dataclass(frozen=True)
+class Registers:
+    """The microkernel. In each step of the reduction it loads `vectors` vectors of `vector`
+    elements, broadcasts `broadcasts` elements, and updates one accumulator per pair of them.
+
+    `available` is the vector registers of the machine. `fma_cycles` and `load_cycles` is how long
+    the core takes to issue a step's, `latency` how many cycles an accumulator takes from one step
+    to the next; the longest of the three counts. `useful` is the part of all lanes that hold
+    results rather than padding.
+    """
+
+    lanes: str
+    vector: int
+    vectors: int
+    broadcasts: int
+    available: int
+    fma_cycles: float
+    load_cycles: float
+    latency: float
+    useful: float
+
+    @property
+    def accumulators(self) -> int:
+        return self.vectors * self.broadcasts
+
+    @property
+    def used(self) -> int:
+        """Registers for the accumulators, the vectors and one broadcast."""
+        return self.accumulators + self.vectors + 1
+
+    @property
+    def loads(self) -> int:
+        """Per step, vectors and broadcasts."""
+        return self.vectors + self.broadcasts
+
+
+@dataclass(frozen=True)
+class CacheUse:
+    """One level of tiling: what its tile occupies in its cache of `size` bytes, in bytes per
+    tensor, of the `usable` bytes that tiles may fill. `order_class` names the innermost loops from
+    tile to tile."""
+
+    name: str
+    tile: Mapping[str, int]
+    order_class: str
+    footprint: Mapping[str, int]
+    usable: float
+    size: int
+
+    @property
+    def bytes(self) -> int:
+        return sum(self.footprint.values())
+
+    @property
+    def filled(self) -> float:
+        """The part of the usable capacity that the tile takes; above 1 it does not fit."""
+        return self.bytes / self.usable
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """Data on its way from the memory `source` to what it fills, `into`.
+
+    `volumes` are bytes per tensor, `bandwidth` is bytes per second: of the busiest core, for DRAM
+    of all cores. `slack` is the part of the slowest resource's time that `seconds` leaves over.
+    `intensity` is floating-point operations per byte, `roof` the FLOP/s of all cores that the
+    memory can sustain at that intensity.
+    """
+
+    source: str
+    into: str
+    volumes: Mapping[str, float]
+    bandwidth: float
+    seconds: float
+    slack: float
+    intensity: float
+    roof: float
+
+    @property
+    def bytes(self) -> float:
+        return sum(self.volumes.values())
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What the model predicts.
+
+    `core_seconds` is computing and packing, which a core does one after the other; `slowest` the
+    longest of that and the transfers. `performance`, `compute_roof` (computing as the microkernel
+    does, and nothing else) and `peak` (nothing but FMAs) are FLOP/s of all cores that take part.
+    `bound` is the seconds that no plan undercuts, None if it is not known.
+    """
+
+    prediction: Prediction
+    transfers: tuple[Transfer, ...]
+    core_seconds: float
+    core_slack: float
+    slowest: float
+    performance: float
+    compute_roof: float
+    peak: float
+    bound: float | None
+
+    @property
+    def seconds(self) -> float:
+        """The cost of the plan, which is in seconds."""
+        return self.prediction.cost
+
+    @property
+    def gap(self) -> float | None:
+        """By how much the plan is slower than the bound; None if that is not known."""
+        return None if self.bound is None else (self.seconds - self.bound) / self.bound
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """An operator, its plan, and why.
+
+    `places` are the `file:line:col` of the operations that have this problem and plan. `forecast`
+    is None where the model cannot predict the plan; `unpredicted` then says why, and there are no
+    `alternatives`. `notes` are sentences that qualify the rest.
+    """
+
+    name: str
+    places: tuple[str, ...]
+    problem: Problem
+    machine: Machine
+    plan: Plan
+    nest: tuple[Step, ...]
+    registers: Registers
+    caches: tuple[CacheUse, ...]
+    forecast: Forecast | None
+    unpredicted: str
+    alternatives: tuple[Alternative, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def cores(self) -> int:
+        """The cores that get a share of the work."""
+        return prod(self.plan.parallel.values())

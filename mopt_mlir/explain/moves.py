@@ -1,0 +1,139 @@
+"""Plans that differ from a given one in a single decision."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from math import prod
+
+from mopt_mlir.machine.machine import Machine
+from mopt_mlir.model.classes import permutation_classes
+from mopt_mlir.model.microkernel import menu, needs_panels
+from mopt_mlir.plan import PACKINGS, Level, Microkernel, Plan, streams_whole_vectors
+from mopt_mlir.problem import Problem
+
+Move = tuple[str, Plan]
+"""What is different, in words, and the plan; which level, the caller knows."""
+
+
+INNERMOST = " innermost"
+
+
+def other_orders(problem: Problem, plan: Plan, level: Level) -> Iterator[Move]:
+    """`plan` with the loops from tile to tile of `level` in the order of each class."""
+    for cls in permutation_classes(problem):
+        if cls.order != level.order:
+            yield cls.name + INNERMOST, _with_level(plan, replace(level, order=cls.order))
+
+
+def other_tiles(problem: Problem, plan: Plan, level: Level) -> Iterator[Move]:
+    """`plan` with the tile of `level` halved or doubled in one dim, as far as the tiles outside it
+    allow; the tiles inside it follow where they have to."""
+    position = plan.levels.index(level)
+    for dim in problem.names:
+        unit, size = plan.microkernel.extent(dim), level.tile[dim]
+        most = _outer(problem, plan, position)[dim]
+        half = -(-(size // 2) // unit) * unit
+        for other in (half, min(2 * size, most)):
+            if other not in (0, size) and (other == most or other % unit == 0):
+                tile = {**level.tile, dim: other}
+                changed = _with_level(plan, replace(level, tile=tile))
+                yield f"{dim} {other} instead of {size}", fitted(problem, changed)
+
+
+def other_packings(problem: Problem, plan: Plan) -> Iterator[Move]:
+    """`plan` with the weights packed elsewhere, or not at all where vectors can read them as they
+    lie."""
+    if plan.microkernel.lanes in problem.input.dims:
+        return
+    for packing in PACKINGS:
+        possible = packing != "none" or not needs_panels(problem, plan.microkernel)
+        if packing != plan.packing and possible:
+            yield packing, replace(plan, packing=packing)
+
+
+def other_stores(problem: Problem, plan: Plan) -> Iterator[Move]:
+    """`plan` with the output written past the caches if it is not, and through them if it is."""
+    if plan.nontemporal:
+        yield "through the caches", replace(plan, nontemporal=False)
+    elif streams_whole_vectors(problem.output, plan.microkernel):
+        yield "past the caches", replace(plan, nontemporal=True)
+
+
+def other_splits(problem: Problem, plan: Plan) -> Iterator[Move]:
+    """`plan` with another split between as many cores."""
+    cores = prod(plan.parallel.values())
+    current = {dim: ways for dim, ways in plan.parallel.items() if ways > 1}
+    for ways in _factorisations(cores, len(problem.parallel_dims)):
+        split = {d: n for d, n in zip(problem.parallel_dims, ways, strict=True) if n > 1}
+        room = all(
+            n <= -(-plan.levels[0].tile[dim] // plan.microkernel.extent(dim))
+            for dim, n in split.items()
+        )
+        if room and split != current:
+            text = " x ".join(f"{dim} {n}" for dim, n in split.items())
+            yield text, fitted(problem, replace(plan, parallel=split))
+
+
+def other_kernels(
+    problem: Problem, machine: Machine, plan: Plan, *, constant_weights: bool
+) -> Iterator[Move]:
+    """`plan` with each other microkernel of the menu, its tiles rounded to whole register tiles."""
+    for kernel in menu(problem, machine):
+        if kernel == plan.microkernel:
+            continue
+        packing = "none"
+        if kernel.lanes not in problem.input.dims:
+            if constant_weights:
+                packing = "whole"
+            elif needs_panels(problem, kernel):
+                packing = "whole" if plan.packing == "none" else plan.packing
+        past = plan.nontemporal and streams_whole_vectors(problem.output, kernel)
+        changed = replace(plan, microkernel=kernel, packing=packing, nontemporal=past)
+        yield kernel_text(kernel), fitted(problem, changed)
+
+
+def kernel_text(kernel: Microkernel) -> str:
+    """`w 14 x k 32`: the register tile, the dim of the lanes last."""
+    rows = [f"{dim} {size}" for dim, size in kernel.tile.items() if dim != kernel.lanes]
+    return " x ".join([*rows, f"{kernel.lanes} {kernel.extent(kernel.lanes)}"])
+
+
+def fitted(problem: Problem, plan: Plan) -> Plan:
+    """`plan` with its tiles inside one another and rounded down to whole register tiles."""
+    for position, level in enumerate(plan.levels):
+        outer = _outer(problem, plan, position)
+        tile = {}
+        for dim in problem.names:
+            unit, size = plan.microkernel.extent(dim), level.tile[dim]
+            whole = max(size // unit, 1) * unit
+            tile[dim] = outer[dim] if size >= outer[dim] else min(whole, outer[dim])
+        plan = _with_level(plan, replace(level, tile=tile))
+    return plan
+
+
+def _outer(problem: Problem, plan: Plan, position: int) -> Mapping[str, int]:
+    """What the tiles of level number `position` are cut from."""
+    if position == 0:
+        return problem.extents
+    outer = plan.levels[position - 1].tile
+    if position > 1:
+        return outer
+    return {d: min(plan.core_tile(d, problem.extent(d)), outer[d]) for d in problem.names}
+
+
+def _with_level(plan: Plan, level: Level) -> Plan:
+    levels = tuple(level if old.name == level.name else old for old in plan.levels)
+    return replace(plan, levels=levels)
+
+
+def _factorisations(number: int, factors: int) -> Iterator[tuple[int, ...]]:
+    """Every way to write `number` as an ordered product of so many factors."""
+    if factors == 0:
+        if number == 1:
+            yield ()
+        return
+    for first in range(1, number + 1):
+        if number % first == 0:
+            for rest in _factorisations(number // first, factors - 1):
+                yield (first, *rest)

@@ -1,0 +1,191 @@
+"""Explanations of what a user has: the convolutions of a module, or operators of a list."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from os import PathLike
+from typing import Any
+
+from mopt_mlir import solver, solving
+from mopt_mlir.bindings import bindings_of
+from mopt_mlir.compilation import errors_raised, load_module
+from mopt_mlir.diagnostics import UserError, describe, emit, sink
+from mopt_mlir.explain.analysis import explain
+from mopt_mlir.explain.explanation import Explanation
+from mopt_mlir.machine import Machine, resolve
+from mopt_mlir.operators import is_list, operators_of, read_list
+from mopt_mlir.plan import Plan
+from mopt_mlir.plan_attribute import NAME
+from mopt_mlir.problem import Problem
+from mopt_mlir.solver.cache import PlanCache
+
+ANY = "auto"
+"""The machine that a plan was made for, or where there is no plan yet, this host."""
+
+RIVALS = 5
+"""Plans of the solver that a plan is compared with."""
+
+
+@dataclass(frozen=True)
+class _Subject:
+    """A plan to explain, and what it is for."""
+
+    problem: Problem
+    machine: Machine
+    plan: Plan
+    constant_weights: bool
+
+
+def explain_source(
+    source: Any,
+    *,
+    entry: str | None = None,
+    operator: str | None = None,
+    machine: str = ANY,
+    threads: int = 1,
+    constant_weights: bool = False,
+    plan_cache: bool = True,
+) -> tuple[Explanation, ...]:
+    """An explanation for each convolution of `source`; those that are equal share one.
+
+    `source` is a list of operators, `table1` or the path of a JSON file, of which `operator` picks
+    one, and whose weights are known when code is generated with `constant_weights`; or whatever
+    `mopt_mlir.compile` takes, of which `entry` picks a function. A plan that an operation carries
+    is explained as it is, for the machine that it names unless `machine` names another; for the
+    rest one is found for `threads` cores. Raises UserError for whatever is wrong.
+    """
+    with errors_raised():
+        if is_list(source):
+            if entry is not None:
+                raise UserError(f"{source} has no functions; use --operator instead of --entry")
+            return _of_list(source, operator, machine, threads, constant_weights, plan_cache)
+        if operator is not None:
+            raise UserError(f"'{operator}' is looked for in lists; use --entry for a function")
+        return _of_module(load_module(source), entry, machine, threads, plan_cache)
+
+
+# ---- lists ---------------------------------------------------------------------------------------
+
+
+def _of_list(
+    source: str | PathLike[str],
+    operator: str | None,
+    machine: str,
+    threads: int,
+    constant_weights: bool,
+    plan_cache: bool,
+) -> tuple[Explanation, ...]:
+    known = {found.name: found for found in read_list(source, constant_weights)}
+    if operator is not None:
+        known = {operator: known[_known(operator, known, "operator")]}
+    request = solving.Request(threads, constant_weights=constant_weights)
+    request.check()
+    chosen = resolve(machine)
+    cache = PlanCache() if plan_cache else None
+    found = {}
+    for name, one in known.items():
+        try:
+            solution = solving.solve(one.problem, chosen, request, cache)
+        except ValueError as error:
+            reason = f"'{name}': no plan for machine '{chosen.name}': {error}"
+            raise UserError(reason, one.location) from None
+        if shortfall := solution.shortfall(request):
+            emit("remark", one.location, f"'{name}': {shortfall}")
+        found[name] = _Subject(one.problem, chosen, solution.plan, constant_weights)
+    return tuple(_explain(subject, name) for name, subject in found.items())
+
+
+# ---- modules -------------------------------------------------------------------------------------
+
+
+def _of_module(
+    module: Any, entry: str | None, machine: str, threads: int, plan_cache: bool
+) -> tuple[Explanation, ...]:
+    from mopt_mlir.planning import Planner
+
+    if entry is not None:
+        _keep_only(entry, module)
+    request = solving.Request(threads)
+    request.check()
+    cache = PlanCache() if plan_cache else None
+    planner = Planner(module, bindings_of(module), resolve(machine, module), request, cache)
+    with sink(lambda _: None):  # the same remarks come from the planner
+        names = [operator.name for operator in operators_of(module)]
+    groups: dict[str, tuple[_Subject, str, list[str]]] = {}
+    for name, target in zip(names, planner.targets(), strict=True):
+        operation = target.convolution.operation
+        chosen = planner.machine
+        if machine == ANY and NAME in operation.attributes:
+            chosen = _machine_of(target.plan, planner.machine, operation.location)
+        constant = target.constant is not None
+        subject = _Subject(target.problem, chosen, target.plan, constant)
+        _, _, places = groups.setdefault(repr(subject), (subject, name, []))
+        places.append(describe(operation.location))
+    if not groups:
+        where = f"function '{entry}'" if entry else "the module"
+        raise UserError(f"there is no convolution to explain in {where}")
+    return tuple(_explain(*group) for group in groups.values())
+
+
+def _keep_only(entry: str, module: Any) -> None:
+    """Erase the other functions, so that they need no plan."""
+    from mopt_mlir.lowering.functions import functions_of
+
+    functions = {f.attributes["sym_name"].value: f for f in functions_of(module)}
+    _known(entry, functions, "function")
+    for name, function in functions.items():
+        if name != entry:
+            function.erase()
+
+
+def _machine_of(plan: Plan, default: Machine, location: Any) -> Machine:
+    if plan.machine == default.name:
+        return default
+    try:
+        return resolve(plan.machine)
+    except UserError as error:
+        raise UserError(
+            f"its plan is for a machine that is not known here, name one with --machine "
+            f"({error.message})",
+            describe(location),
+        ) from None
+
+
+def _known(name: str, known: Iterable[str], what: str) -> str:
+    """`name` if it is one of `known`; else UserError with what it may have been meant to be."""
+    names = list(known)
+    if name in names:
+        return name
+    near = get_close_matches(name, names, n=1)
+    hint = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(names) or 'none'}"
+    raise UserError(f"no {what} '{name}'; {hint}")
+
+
+# ---- both ----------------------------------------------------------------------------------------
+
+
+def _explain(subject: _Subject, name: str, places: Sequence[str] = ()) -> Explanation:
+    return explain(
+        subject.problem,
+        subject.machine,
+        subject.plan,
+        name=name,
+        places=tuple(place for place in places if place),
+        constant_weights=subject.constant_weights,
+        rivals=_rivals(subject),
+    )
+
+
+def _rivals(subject: _Subject) -> tuple[Plan, ...]:
+    """The solver's best plans for the same; none where it finds none, though `plan` may be good."""
+    request = subject.problem, subject.machine, subject.plan.threads
+    find = getattr(solver, "candidates", None)
+    try:
+        if find is None:
+            return (solver.solve(*request, constant_weights=subject.constant_weights),)
+        found = find(*request, k=RIVALS, constant_weights=subject.constant_weights)
+    except ValueError:
+        return ()
+    return tuple(found)

@@ -1,0 +1,172 @@
+"""What a calibration is measured with: buffers for every level of this host's memory."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mopt_mlir.diagnostics import UserError
+from mopt_mlir.machine import kernels
+from mopt_mlir.machine.machine import CACHE_NAMES, Machine
+from mopt_mlir.machine.quantities import PEAKS, Quantity
+from mopt_mlir.machine.team import Team
+from mopt_mlir.problem import ElementType
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+DRAM = "DRAM"
+
+IN_CACHE = 0.5
+"""The part of a cache that a buffer fills, for the reads of one to come from there and nowhere
+else: the rest is for whatever else the core, or another one, has in it."""
+
+BEYOND_L2 = 1.5
+"""A buffer of so many L2 caches, read in circles, is never found in L2."""
+
+BEYOND_CACHES = 8
+"""The buffers in memory are together so many times as large as the outer caches: some caches keep
+what they can of a buffer that is read in circles. A power of two."""
+
+PAGE = 2 << 20
+"""Bytes of a huge page: buffers start at one, so that the sets of a cache fill up evenly."""
+
+_CONTENT = 0x3F9D70A4
+"""Of all buffers: not zero, as writing zeros is twice as fast on some CPUs."""
+
+_MEMINFO = Path("/proc/meminfo")
+
+
+def buffer_bytes(machine: Machine, level: str, threads: int, sharing: int) -> int:
+    """The buffer of each of `threads` cores to measure `level`, a cache or DRAM; `sharing` cores
+    have a last cache in common."""
+    l2, l3 = machine.cache("L2").size, machine.cache("L3").size
+    if level == DRAM:
+        domains = -(-threads // sharing)
+        size = BEYOND_CACHES * (l2 + l3 * domains / threads)
+    elif level == "L3":
+        # Where cores have little more L3 each than L2, L3 holds what falls out of L2.
+        size = max(IN_CACHE * l3 / min(threads, sharing), BEYOND_L2 * l2)
+    else:
+        size = IN_CACHE * machine.cache(level).size
+    step = kernels.step_bytes(machine.vector_bits) * (BEYOND_CACHES if level == DRAM else 1)
+    return max(step, int(size) // step * step)
+
+
+def numbers(element: ElementType, lanes: int) -> NDArray[Any]:
+    """The vector that a kernel of FMAs computes with."""
+    import numpy as np
+
+    return np.ones(lanes, np.float32 if element is ElementType.F32 else np.float64)
+
+
+class HostBench:
+    """Measures this host; a context manager. `places` are logical CPUs on different cores, of which
+    `sharing` neighbours each have a last cache in common.
+
+    Raises UserError if there is too little memory.
+    """
+
+    def __init__(self, machine: Machine, places: Sequence[int], sharing: int) -> None:
+        self._machine = machine
+        self._sharing = sharing
+        self._code = kernels.compiled(machine.vector_bits)
+        self._team = Team(places)
+        self._values = [self._vectors() for _ in places]
+        self._memory = self._allocate(len(places))
+        self._position = 0  # in buffers in memory, in parts
+
+    def __enter__(self) -> HostBench:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._team.__exit__()
+
+    def work(self, quantity: Quantity, threads: int) -> float:
+        """FLOPs or bytes of one round of all threads."""
+        if quantity in PEAKS:
+            return 2.0 * self._machine.lanes(_element(quantity)) * kernels.CHAINS * threads
+        return float(threads * self._bytes(quantity.level, threads) // _rounds_per_buffer(quantity))
+
+    def seconds(self, quantity: Quantity, threads: int, rounds: int) -> float:
+        """How long `rounds`, a power of two, take."""
+        kernel = self._code[quantity.kernel]
+        values = [vectors[quantity.kernel] for vectors in self._values[:threads]]
+        if quantity in PEAKS:
+            return self._team.seconds(kernel, rounds, [(vector,) for vector in values])
+        per_buffer = _rounds_per_buffer(quantity)
+        parts = min(rounds, per_buffer)  # at once, of the buffer
+        first = self._next_part(parts) if per_buffer > 1 else 0
+        part = self._bytes(quantity.level, threads) // self._memory[0].itemsize // per_buffer
+        window = slice(first * part, (first + parts) * part)
+        buffers = (memory[window] for memory in self._memory)
+        arguments = list(zip(values, buffers, strict=False))
+        if quantity.level != DRAM:
+            self._team.seconds(kernel, 1, arguments)  # bring the buffers into the cache
+        return self._team.seconds(kernel, rounds // parts, arguments)
+
+    def _next_part(self, parts: int) -> int:
+        """Where so many parts of a buffer in memory begin that were not read recently."""
+        first = -(-self._position // parts) * parts % BEYOND_CACHES
+        self._position = first + parts
+        return first
+
+    def _bytes(self, level: str, threads: int) -> int:
+        return buffer_bytes(self._machine, level, threads, self._sharing)
+
+    def _vectors(self) -> dict[str, NDArray[Any]]:
+        """A vector of numbers for each kernel."""
+        import numpy as np
+
+        integers = np.full(self._machine.vector_bits // 32, _CONTENT, np.int32)
+        vectors: dict[str, NDArray[Any]] = dict.fromkeys(("read", "write", "stream"), integers)
+        for quantity in PEAKS:
+            element = _element(quantity)
+            vectors[quantity.kernel] = numbers(element, self._machine.lanes(element))
+        return vectors
+
+    def _allocate(self, threads: int) -> list[NDArray[np.int32]]:
+        """Memory for each thread, on that core's node: the thread itself touches it first."""
+        import numpy as np
+
+        sizes = [
+            max(self._bytes(level, n) for level in (*CACHE_NAMES, DRAM) for n in counts)
+            for counts in (range(thread + 1, threads + 1) for thread in range(threads))
+        ]
+        check_memory(sum(sizes))
+        memory = []
+        for size in sizes:
+            bytes_ = np.empty(size + PAGE, np.uint8)
+            start = -bytes_.ctypes.data % PAGE
+            memory.append(bytes_[start : start + size].view(np.int32))
+        self._team.run([partial(buffer.fill, _CONTENT) for buffer in memory])
+        return memory
+
+
+def check_memory(needed: int, meminfo: Path = _MEMINFO) -> None:
+    """Raise UserError where so many bytes are not there: the OS would rather end the process than
+    refuse them."""
+    try:
+        found = re.search(r"^MemAvailable:\s*(\d+) kB", meminfo.read_text(), re.MULTILINE)
+    except OSError:
+        return
+    if found and needed > int(found[1]) << 10:
+        raise UserError(
+            f"measuring needs {needed >> 20} MB of memory, {int(found[1]) >> 10} are free; "
+            "a machine file can be written by hand"
+        )
+
+
+def _rounds_per_buffer(quantity: Quantity) -> int:
+    """Into how many rounds the reading of a buffer in memory is cut: nothing of it is found in a
+    cache, and each run goes on where the last one ended, so that a run may be short. Writing is
+    not cut: the caches would still hold what was written last, and hide what it costs."""
+    return BEYOND_CACHES if (quantity.level, quantity.kernel) == (DRAM, "read") else 1
+
+
+def _element(quantity: Quantity) -> ElementType:
+    return ElementType(quantity.kernel.removeprefix("fma_"))

@@ -1,0 +1,200 @@
+"""What archspec, LLVM and the operating system say of the machine that this process runs on.
+
+archspec and LLVM tell which CPU it is, sysfs its caches, the scheduler's affinity mask its cores.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from archspec.cpu import Microarchitecture
+
+SYSFS = Path("/sys/devices/system/cpu")
+CPUINFO = Path("/proc/cpuinfo")
+
+AVX2 = frozenset({"avx2", "fma"})
+AVX512 = frozenset({"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"})
+
+
+@dataclass(frozen=True)
+class CacheFacts:
+    """What the OS says of one cache; 0 where it does not know."""
+
+    size: int
+    line: int
+    ways: int
+    sharers: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True)
+class HostFacts:
+    """What is known of a host.
+
+    `architecture` is `platform.machine()`; `cpu` LLVM's name; `lineage` archspec's names of the
+    microarchitecture and its ancestors, nearest first, all of them with features that the OS
+    enables; `features` the vector extensions. `threads` are the logical CPUs that this process may
+    run on, `siblings` maps each logical CPU to those of its core. `model` is the CPU's marketing
+    name.
+    """
+
+    architecture: str
+    cpu: str
+    lineage: tuple[str, ...]
+    features: frozenset[str]
+    threads: frozenset[int] = frozenset({0})
+    siblings: Mapping[int, frozenset[int]] = field(default_factory=dict)
+    caches: Mapping[str, CacheFacts] = field(default_factory=dict)
+    model: str = ""
+
+    @property
+    def is_x86(self) -> bool:
+        return _is_x86(self.architecture)
+
+    @property
+    def cores(self) -> int:
+        """Physical cores that this process may use: the second thread of a core adds no vector
+        unit."""
+        return len({self.siblings.get(cpu, frozenset({cpu})) for cpu in self.threads})
+
+    @property
+    def installed_cores(self) -> int:
+        """Physical cores of the machine, whatever this process may use of them."""
+        return len({*self.siblings.values()}) or self.cores
+
+    @property
+    def domains(self) -> int:
+        """Instances of the last cache that the cores are spread over."""
+        last = self.caches.get("L3")
+        sharing = len(self.threads & last.sharers) if last else 0
+        return -(-len(self.threads) // sharing) if sharing else 1
+
+    @property
+    def places(self) -> tuple[int, ...]:
+        """A logical CPU on each core, those that share a last cache with the first one first."""
+        last = self.caches.get("L3")
+        near = last.sharers if last else frozenset()
+        first = {min(self.siblings.get(cpu, {cpu}) & self.threads) for cpu in self.threads}
+        return tuple(sorted(first, key=lambda cpu: (cpu not in near, cpu)))
+
+
+def observe(
+    sysfs: Path = SYSFS, threads: frozenset[int] | None = None, cpuinfo: Path = CPUINFO
+) -> HostFacts:
+    """Ask archspec, LLVM and the OS, about `threads` or those that this process may run on.
+
+    Leaves out what they do not say.
+    """
+    import archspec.cpu
+
+    architecture = platform.machine()
+    threads = threads or _affinity()
+    target = archspec.cpu.host()
+    cpu = ""
+    if _is_x86(architecture):
+        cpu, target = _microarchitecture(target)
+    return HostFacts(
+        architecture=architecture,
+        cpu=cpu,
+        lineage=(target.name, *(ancestor.name for ancestor in target.ancestors)),
+        features=frozenset(target.features) & (AVX2 | AVX512),
+        threads=threads,
+        siblings=_siblings(sysfs),
+        caches=_caches(sysfs / f"cpu{min(threads)}"),
+        model=_model(cpuinfo),
+    )
+
+
+def _is_x86(architecture: str) -> bool:
+    return architecture.lower() in ("x86_64", "amd64")
+
+
+def _microarchitecture(target: Microarchitecture) -> tuple[str, Microarchitecture]:
+    """LLVM's name of the host, and archspec's target for it, or "" and `target`.
+
+    Hypervisors hide features that matter to no convolution, and archspec then falls back to a
+    generic `target`. LLVM goes by family and model, so its name is the better one as long as no
+    vector extension is hidden: its CPU would bring instructions that trap.
+    """
+    import archspec.cpu
+    from llvmlite import binding as llvm
+
+    name = str(llvm.get_host_cpu_name())
+    for known in archspec.cpu.TARGETS.values():
+        vectors = frozenset(known.features) & (AVX2 | AVX512)
+        if name in _llvm_names(known) and vectors <= frozenset(target.features):
+            return name, known
+    return "", target
+
+
+def _llvm_names(target: Microarchitecture) -> frozenset[str]:
+    names = {entry.get("name", target.name) for entry in target.compilers.get("clang", ())}
+    # archspec knows one Ice Lake, LLVM tells the server part from the client's
+    return frozenset(names | {"icelake-server"} if target.name == "icelake" else names)
+
+
+def _affinity() -> frozenset[int]:
+    if hasattr(os, "sched_getaffinity"):
+        return frozenset(os.sched_getaffinity(0))
+    return frozenset(range(os.cpu_count() or 1))
+
+
+@cache
+def _model(cpuinfo: Path) -> str:
+    named = re.search(r"^model name\s*:\s*(.+)$", _text(cpuinfo), re.MULTILINE)
+    return " ".join(named[1].split()) if named else platform.processor()
+
+
+@cache
+def _siblings(sysfs: Path) -> dict[int, frozenset[int]]:
+    """Of every logical CPU that is online."""
+    return {
+        int(cpu.name[3:]): siblings
+        for cpu in sysfs.glob("cpu[0-9]*")
+        if (siblings := _cpu_list(_text(cpu / "topology/thread_siblings_list")))
+    }
+
+
+def _caches(cpu: Path) -> dict[str, CacheFacts]:
+    """Data and unified caches by name; empty where sysfs does not describe them."""
+    caches = {}
+    for index in sorted(cpu.glob("cache/index*")):
+        if _text(index / "type") in ("Data", "Unified"):
+            caches[f"L{_text(index / 'level')}"] = CacheFacts(
+                size=_bytes(_text(index / "size")),
+                line=_bytes(_text(index / "coherency_line_size")),
+                ways=_bytes(_text(index / "ways_of_associativity")),
+                sharers=_cpu_list(_text(index / "shared_cpu_list")),
+            )
+    return caches
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+def _bytes(text: str) -> int:
+    """`48K` -> 49152; 0 where the kernel says nothing usable."""
+    units = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+    unit = units.get(text[-1:], 1)
+    digits = text[:-1] if unit > 1 else text
+    return int(digits) * unit if digits.isdigit() else 0
+
+
+def _cpu_list(text: str) -> frozenset[int]:
+    """`0-3,8` -> {0, 1, 2, 3, 8}."""
+    cpus: set[int] = set()
+    for part in filter(None, text.split(",")):
+        first, _, last = part.partition("-")
+        cpus.update(range(int(first), int(last or first) + 1))
+    return frozenset(cpus)

@@ -1,0 +1,266 @@
+"""Plans for many operators at once: in this process, in several, or on a cluster of machines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from os import fspath
+from typing import Any
+
+from mopt_mlir.compilation import errors_raised, load_module
+from mopt_mlir.diagnostics import Failure, UserError, describe, emit
+from mopt_mlir.machine import Machine, resolve
+from mopt_mlir.operators import Operator, is_list, operators_of, read_list
+from mopt_mlir.problem import Problem
+from mopt_mlir.solver.cache import PlanCache, version
+from mopt_mlir.solving import GAP, TIME_LIMIT, Request, Solution, look_up, solve_anew, store
+
+BACKENDS = ("loky", "dask")
+"""Those of joblib: processes of this machine, or the workers of a Dask cluster."""
+
+CONNECT = 10.0
+"""Seconds to wait for the scheduler of a cluster, and then for a worker."""
+
+Progress = Callable[[int, int], None]
+"""Called with the number of plans that are there, and that will be."""
+
+
+@dataclass(frozen=True)
+class Planned:
+    """An operator, and how it is to be run on `request.threads` cores of `machine`."""
+
+    operator: Operator
+    machine: Machine
+    request: Request
+    solution: Solution
+
+    def record(self) -> dict[str, Any]:
+        """Plain data. `seconds` is what finding the plan took, `cost` and `lower_bound` are seconds
+        of the model, `tiles` sizes in elements per level."""
+        plan = self.solution.plan
+        data = plan.as_dict()
+        predicted = data["prediction"]
+        return {
+            "operator": self.operator.name,
+            "machine": plan.machine,
+            "threads": plan.threads,
+            "seconds": self.solution.seconds,
+            "cached": self.solution.cached,
+            "cost": predicted["cost"],
+            "lower_bound": predicted["lower_bound"],
+            "gap": predicted["gap"],
+            "classes": predicted["classes"],
+            "tiles": {level["name"]: level["tile"] for level in data["levels"]},
+            "microkernel": data["microkernel"],
+            "parallel": data["parallel"],
+            "packing": data["packing"],
+            "bottleneck": predicted["bottleneck"],
+        }
+
+
+def plan_many(
+    source: Any,
+    *,
+    machine: str = "auto",
+    threads: int = 1,
+    constant_weights: bool = False,
+    solver: str = "exact",
+    gap: float = GAP,
+    time_limit: float = TIME_LIMIT,
+    jobs: int | None = None,
+    backend: str = "loky",
+    scheduler: str | None = None,
+    plan_cache: bool = True,
+    progress: Progress | None = None,
+) -> tuple[Planned, ...]:
+    """A plan for every convolution of `source`, in its order; equal ones are solved once.
+
+    `source` is `table1`, the path of a JSON file (see `operators`), or whatever
+    `mopt_mlir.compile` takes. `jobs` processes of this machine work at it, by default one per core;
+    with the backend `dask` the workers of the cluster whose scheduler has the address `scheduler`.
+    `constant_weights` says that the weights of a list are known when it is compiled; a module says
+    so itself. The plan cache is that of this process, whoever solves.
+
+    Raises UserError for whatever is wrong, also where there is no plan for one of the operators;
+    the plans of the others are then in the cache.
+    """
+    request = Request(threads, solver=solver, gap=gap, time_limit=time_limit)
+    request.check()
+    _check_backend(backend, jobs, scheduler)
+    with errors_raised():
+        if is_list(source):
+            where = fspath(source)
+            chosen, operators = resolve(machine), read_list(source, constant_weights)
+        else:
+            module = load_module(source)
+            where = describe(module.location)
+            chosen, operators = resolve(machine, module), operators_of(module)
+        request.check_cores(chosen, machine)
+        if not operators:
+            raise UserError("there is no convolution to plan", where)
+        tasks = _tasks(operators, chosen, request)
+        with ExitStack() as cluster:
+            run = _runner(backend, jobs, scheduler, cluster)
+            outcomes = _solve(tasks, run, PlanCache() if plan_cache else None, progress)
+        return _planned(operators, tasks, outcomes)
+
+
+@dataclass(frozen=True)
+class Task:
+    """One problem to solve; `version` is that of who asks for it."""
+
+    problem: Problem
+    machine: Machine
+    request: Request
+    version: str
+
+
+Outcome = Solution | str
+"""A solution, or why there is none."""
+
+Runner = Callable[[Sequence[Task]], Iterator[tuple[int, Outcome]]]
+"""Solves tasks, and gives each outcome with the number of its task, in any order."""
+
+
+def work(number: int, task: Task) -> tuple[int, Outcome]:
+    """Solve a task; runs in a worker, perhaps on another machine. Raises UserError there if that
+    has another version of this package, whose plans are not those of ours."""
+    if task.version != version():
+        raise UserError(
+            "a worker has another version of mopt-mlir, or of the packages it solves with"
+        )
+    try:
+        return number, solve_anew(task.problem, task.machine, task.request)
+    except ValueError as error:
+        return number, str(error)
+
+
+def _check_backend(backend: str, jobs: int | None, scheduler: str | None) -> None:
+    if backend not in BACKENDS:
+        raise UserError(f"backend={backend}: not one of {', '.join(BACKENDS)}")
+    if jobs is not None and jobs < 1:
+        raise UserError(f"jobs={jobs}: at least one is needed")
+    if backend == "dask":
+        if scheduler is None:
+            raise UserError("the backend dask needs the address of a scheduler, as tcp://host:8786")
+        if jobs is not None:
+            raise UserError("jobs are for the backend loky; a cluster does as much as its workers")
+    elif scheduler is not None:
+        raise UserError(f"a scheduler is for the backend dask, not for {backend}")
+
+
+def _tasks(operators: Sequence[Operator], machine: Machine, request: Request) -> list[Task]:
+    """A task for each operator, equal ones for equal problems."""
+    return [
+        Task(
+            operator.problem,
+            machine,
+            replace(request, constant_weights=operator.constant_weights),
+            version(),
+        )
+        for operator in operators
+    ]
+
+
+def _solve(
+    tasks: Sequence[Task], run: Runner, cache: PlanCache | None, progress: Progress | None
+) -> dict[Task, Outcome]:
+    """The outcome of each task, from `cache` if it is there. Plans are stored as they come."""
+    outcomes: dict[Task, Outcome] = {}
+    missing: list[Task] = []
+    for task in dict.fromkeys(tasks):
+        found = look_up(task.problem, task.machine, task.request, cache)
+        if found is None:
+            missing.append(task)
+        else:
+            outcomes[task] = found
+    total = len(outcomes) + len(missing)
+    report = progress or (lambda done, of: None)
+    report(len(outcomes), total)
+    for number, outcome in run(missing) if missing else ():
+        task = missing[number]
+        outcomes[task] = outcome
+        if isinstance(outcome, Solution):
+            store(task.problem, task.machine, task.request, outcome, cache)
+        report(len(outcomes), total)
+    return outcomes
+
+
+def _planned(
+    operators: Sequence[Operator], tasks: Sequence[Task], outcomes: dict[Task, Outcome]
+) -> tuple[Planned, ...]:
+    planned = []
+    for operator, task in zip(operators, tasks, strict=True):
+        outcome = outcomes[task]
+        if isinstance(outcome, str):
+            reason = f"'{operator.name}': no plan for machine '{task.machine.name}': {outcome}"
+            emit("error", operator.location, reason)
+            continue
+        if shortfall := outcome.shortfall(task.request):
+            emit("remark", operator.location, f"'{operator.name}': {shortfall}")
+        planned.append(Planned(operator, task.machine, task.request, outcome))
+    if len(planned) < len(operators):
+        raise Failure("there are operators without a plan")
+    return tuple(planned)
+
+
+def _runner(backend: str, jobs: int | None, scheduler: str | None, cluster: ExitStack) -> Runner:
+    """What solves tasks. Raises UserError if it cannot be reached."""
+    if backend == "dask":
+        assert scheduler is not None
+        _connect(scheduler, cluster)
+        return lambda tasks: _parallel(tasks, "dask", -1)
+
+    def run(tasks: Sequence[Task]) -> Iterator[tuple[int, Outcome]]:
+        processes = min(jobs or _cores(), len(tasks))
+        if processes == 1:  # starting another one takes longer than solving
+            return (work(number, task) for number, task in enumerate(tasks))
+        return _parallel(tasks, "loky", processes)
+
+    return run
+
+
+def _cores() -> int:
+    """Those that this process may use."""
+    from joblib import cpu_count
+
+    cores: int = cpu_count()
+    return cores
+
+
+def _parallel(tasks: Sequence[Task], backend: str, jobs: int) -> Iterator[tuple[int, Outcome]]:
+    """Solve tasks through joblib. What a task raises is no plan's fault, but its worker's."""
+    from joblib import Parallel, delayed, parallel_config
+
+    try:
+        with parallel_config(backend, n_jobs=jobs):  # which also loads joblib's part of Dask
+            parallel = Parallel(return_as="generator_unordered")
+        yield from parallel(delayed(work)(number, task) for number, task in enumerate(tasks))
+    except UserError:
+        raise
+    except Exception as error:  # whatever can go wrong between processes and machines
+        raise UserError(f"a worker failed: {type(error).__name__}: {error}") from None
+
+
+def _connect(scheduler: str, cluster: ExitStack) -> None:
+    """Make the cluster at `scheduler` the one that joblib uses, as long as `cluster` is open."""
+    from asyncio import TimeoutError as NoAnswer  # Python's own since 3.11 only
+
+    try:
+        from distributed import Client
+    except ImportError:
+        raise UserError(
+            "the backend dask needs the package distributed: pip install 'mopt-mlir[cluster]'"
+        ) from None
+    try:
+        client = cluster.enter_context(Client(scheduler, timeout=CONNECT))
+    except (OSError, NoAnswer, ValueError) as error:
+        raise UserError(f"there is no Dask scheduler at '{scheduler}': {error}") from None
+    try:
+        client.wait_for_workers(1, timeout=CONNECT)
+    except NoAnswer:
+        raise UserError(
+            f"the Dask scheduler at '{scheduler}' has no workers; start some with "
+            f"'dask worker {scheduler}'"
+        ) from None

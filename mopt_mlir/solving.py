@@ -1,0 +1,150 @@
+"""A plan as a pass or a tool asks for one: from the plan cache, else from the solver."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+from mopt_mlir.diagnostics import UserError
+
+if TYPE_CHECKING:
+    from mopt_mlir.machine import Machine
+    from mopt_mlir.plan import Plan
+    from mopt_mlir.problem import Problem
+    from mopt_mlir.solver.cache import PlanCache
+
+SOLVERS = ("exact", "algorithm1")
+"""The certified search, and the paper's Algorithm 1 on the same model, as a baseline."""
+
+GAP = 0.005
+"""Proven to 0.5%, which is far below what can be measured."""
+
+TIME_LIMIT = 5.0
+"""Seconds, several times what the slowest of the usual operators need."""
+
+_ROUNDING = 1e-6
+"""A gap that exceeds the one asked for by less is the same in floating point."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is asked of the solver: see `mopt_mlir.solve`, whose arguments these are."""
+
+    threads: int = 1
+    constant_weights: bool = False
+    solver: str = "exact"
+    gap: float = GAP
+    time_limit: float = TIME_LIMIT
+
+    def check(self) -> None:
+        """Raise UserError, naming the option and a way out, where a value makes no sense."""
+        if self.threads < 1:
+            raise UserError(f"threads={self.threads}: at least one is needed")
+        if self.solver not in SOLVERS:
+            raise UserError(f"solver={self.solver}: not one of {', '.join(SOLVERS)}")
+        # `not >` rather than `<=`, so that a NaN is caught as well
+        if not 0 < self.gap < float("inf"):
+            raise UserError(f"gap={self.gap}: not a positive number, such as {GAP} for 0.5%")
+        if not self.time_limit > 0:
+            raise UserError(f"time-limit={self.time_limit}: not a positive number of seconds")
+
+    def check_cores(self, machine: Machine, spec: str) -> None:
+        """Raise UserError if `machine`, which `spec` named, has fewer cores than are asked for."""
+        if self.threads > machine.cores:
+            raise UserError(
+                f"threads={self.threads}: machine '{machine.name}' has {machine.cores} cores; use "
+                f"fewer threads, or say machine={{{spec},cores={self.threads}}}"
+            )
+
+
+@dataclass(frozen=True)
+class Solution:
+    """A plan and how it came about: in `seconds`, perhaps `cached`, perhaps `cut_short` by the time
+    limit before its gap was down to the one asked for."""
+
+    plan: Plan
+    seconds: float
+    cached: bool = False
+    cut_short: bool = False
+
+    def shortfall(self, request: Request) -> str | None:
+        """What there is to tell if the time limit was hit."""
+        if not self.cut_short or self.plan.prediction is None:
+            return None
+        return (
+            f"the time limit of {request.time_limit:g} s ended the search for a plan: the best "
+            f"possible one may be {self.plan.prediction.gap:.2%} better than the one found, "
+            f"{request.gap * 100:g}% was asked for"
+        )
+
+
+def key_of(problem: Problem, machine: Machine, request: Request) -> str:
+    """The key of a plan in the cache. The time limit is no part of it: a plan that it cut short,
+    which another run may not find again, is never stored."""
+    from mopt_mlir.solver.cache import plan_key
+
+    options: dict[str, str | float] = {
+        "constant_weights": request.constant_weights,
+        "solver": request.solver,
+        "gap": request.gap,
+    }
+    return plan_key(problem, machine, request.threads, options)
+
+
+def solve(
+    problem: Problem, machine: Machine, request: Request, cache: PlanCache | None = None
+) -> Solution:
+    """The plan from `cache` if it is there, else from the solver, and then stored.
+
+    Raises ValueError where there is no plan, see `mopt_mlir.solve`.
+    """
+    found = look_up(problem, machine, request, cache)
+    if found is None:
+        found = solve_anew(problem, machine, request)
+        store(problem, machine, request, found, cache)
+    return found
+
+
+def look_up(
+    problem: Problem, machine: Machine, request: Request, cache: PlanCache | None
+) -> Solution | None:
+    """The plan if `cache` has it."""
+    if cache is None:
+        return None
+    start = perf_counter()
+    plan = cache.get(key_of(problem, machine, request))
+    return None if plan is None else Solution(plan, perf_counter() - start, cached=True)
+
+
+def solve_anew(problem: Problem, machine: Machine, request: Request) -> Solution:
+    """The plan from the solver. Raises ValueError where there is none, see `mopt_mlir.solve`."""
+    from mopt_mlir.solver import solve
+
+    start = perf_counter()
+    plan = solve(
+        problem,
+        machine,
+        request.threads,
+        constant_weights=request.constant_weights,
+        gap=request.gap,
+        time_limit=request.time_limit,
+        **({} if request.solver == "exact" else {"solver": request.solver}),
+    )
+    seconds = perf_counter() - start
+    reached = 0.0 if plan.prediction is None else plan.prediction.gap
+    # only the clock makes a result depend on more than its arguments
+    cut_short = seconds >= request.time_limit and reached > request.gap * (1 + _ROUNDING)
+    return Solution(plan, seconds, cut_short=cut_short)
+
+
+def store(
+    problem: Problem,
+    machine: Machine,
+    request: Request,
+    solution: Solution,
+    cache: PlanCache | None,
+) -> None:
+    """Keep a plan for the next time, unless chance had a part in it."""
+    if cache is not None and not solution.cached and not solution.cut_short:
+        cache.put(key_of(problem, machine, request), solution.plan)

@@ -1,0 +1,200 @@
+"""`mopt-plan`: plans for many operators at once, with their predicted times and proofs."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from mopt_mlir.tools.command_line import (
+    Parser,
+    add_machine_options,
+    add_plan_cache_option,
+    run_tool,
+)
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from mopt_mlir.plan_many import Planned, Progress
+
+DESCRIPTION = """\
+Find the best plan for each convolution of a file and print what the model predicts of it, with the
+proven gap to the best plan there can be. Plans are kept for the passes, mopt-compile and mopt-run.
+
+The input is MLIR, a list of sizes in JSON, or table1: the 32 convolutions of Yolo-9000, ResNet-18
+and MobileNet in Table 1 of the paper."""
+
+NOTES = """\
+classes: innermost loop over the L3, L2 and L1 tiles; in "wk" it is w, with k next to it
+registers: the outputs that a core holds in registers
+parallel: into how many parts a dim is split between cores
+bottleneck: what the model expects to take longest, computing or moving data from a memory level
+cost: the model's objective, about the time of one run
+gap: by how much any other plan could at most be better in the model, proven by the solver
+solve: what finding the plan took; "kept" if it was found before"""
+
+EPILOG = """\
+On a cluster: start `dask scheduler` on one machine and `dask worker ADDRESS` on each, all with this
+version of mopt-mlir, then `mopt-plan table1 --backend dask --scheduler ADDRESS`."""
+
+WIDTH = 110  # columns where the output is no terminal whose width could be asked for
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run mopt-plan on `argv`, by default the process's own: 0, or 1 after a message."""
+    return run_tool(_parser(), _run, argv)
+
+
+def _parser() -> Parser:
+    parser = Parser(
+        prog="mopt-plan",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("input", nargs="?", help="table1, a .json file, or MLIR; - for stdin")
+    add_machine_options(parser)
+    parser.add_argument(
+        "--constant-weights",
+        action="store_true",
+        help="the weights of a list are known at compile time, so that packing them is free",
+    )
+    parser.add_argument(
+        "--solver",
+        default="exact",
+        help="exact (the default), or algorithm1: that of the paper, as a baseline",
+    )
+    parser.add_argument(
+        "--time-limit", type=float, metavar="S", help="seconds for an operator (default 5)"
+    )
+    parser.add_argument(
+        "--gap", type=float, help="stop when no plan can be better by more (default 0.005)"
+    )
+    parser.add_argument("--jobs", type=int, metavar="J", help="processes (default one per core)")
+    parser.add_argument(
+        "--backend", default="loky", help="loky (the default): this machine, or dask: a cluster"
+    )
+    parser.add_argument("--scheduler", metavar="ADDRESS", help="of the Dask cluster")
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="of the report")
+    add_plan_cache_option(parser)
+    parser.add_argument(
+        "--clear-cache", action="store_true", help="remove all plans that were kept, first"
+    )
+    return parser
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from mopt_mlir.output import write_output
+
+    if arguments.clear_cache:
+        _clear_cache()
+    if arguments.input is not None:
+        planned = _plan(arguments)
+        text = _text(planned) if arguments.format == "text" else _json(planned)
+        write_output("-", f"{text}\n".encode())
+    elif not arguments.clear_cache:
+        _parser().error("an input is needed")
+    return 0
+
+
+def _plan(arguments: argparse.Namespace) -> tuple[Planned, ...]:
+    from mopt_mlir.operators import is_list
+    from mopt_mlir.plan_many import plan_many
+    from mopt_mlir.solving import GAP, TIME_LIMIT
+    from mopt_mlir.source import read
+
+    with _progress_bar() as progress:
+        return plan_many(
+            arguments.input if is_list(arguments.input) else read(arguments.input),
+            machine=arguments.machine,
+            threads=arguments.threads,
+            constant_weights=arguments.constant_weights,
+            solver=arguments.solver,
+            gap=GAP if arguments.gap is None else arguments.gap,
+            time_limit=TIME_LIMIT if arguments.time_limit is None else arguments.time_limit,
+            jobs=arguments.jobs,
+            backend=arguments.backend,
+            scheduler=arguments.scheduler,
+            plan_cache=arguments.plan_cache,
+            progress=progress,
+        )
+
+
+def _clear_cache() -> None:
+    from mopt_mlir.diagnostics import UserError
+    from mopt_mlir.solver.cache import PlanCache
+
+    try:
+        removed = PlanCache().clear()
+    except OSError as error:
+        raise UserError(f"cannot remove it: {error.strerror}", error.filename or "") from None
+    print(f"mopt-plan: {removed} plan{'s' * (removed != 1)} removed", file=sys.stderr)
+
+
+@contextmanager
+def _progress_bar() -> Iterator[Progress | None]:
+    """A bar on a terminal, and nothing elsewhere."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import Progress as Bar
+
+    with Bar(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("Planning", total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def _json(planned: Sequence[Planned]) -> str:
+    return json.dumps([one.record() for one in planned], indent=2)
+
+
+def _text(planned: Sequence[Planned]) -> str:
+    from rich.console import Console
+
+    width = None if sys.stdout.isatty() else WIDTH
+    console = Console(width=width)
+    with console.capture() as capture:
+        console.print(_table(planned))
+        console.print(NOTES, highlight=False)
+    return capture.get().rstrip("\n")
+
+
+def _table(planned: Sequence[Planned]) -> Table:
+    from rich import box
+    from rich.table import Table
+
+    machine, threads = planned[0].machine, planned[0].request.threads
+    table = Table(
+        title=f"Planned for {machine.name} ({machine.cpu}), {threads} core{'s' * (threads > 1)}",
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+    )
+    table.add_column("operator", no_wrap=True)
+    for title in ("classes", "registers", "parallel", "bottleneck"):
+        table.add_column(title)
+    for title in ("cost", "gap", "solve"):
+        table.add_column(title, justify="right")
+    for one in planned:
+        table.add_row(*_cells(one))
+    return table
+
+
+def _cells(one: Planned) -> tuple[str, ...]:
+    plan = one.solution.plan
+    predicted = plan.prediction
+    assert predicted is not None
+    return (
+        one.operator.name,
+        " ".join(predicted.classes[level.name] for level in plan.levels),
+        " x ".join(f"{dim} {size}" for dim, size in plan.microkernel.tile.items()),
+        " x ".join(f"{dim} {ways}" for dim, ways in plan.parallel.items() if ways > 1),
+        predicted.bottleneck,
+        f"{predicted.cost * 1e3:.3f} ms",
+        f"{predicted.gap:.2%}",
+        "kept" if one.solution.cached else f"{one.solution.seconds:.2f} s",
+    )

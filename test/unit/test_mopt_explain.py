@@ -1,0 +1,200 @@
+"""mopt-explain as a user meets it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mopt_mlir import solver
+from mopt_mlir.explain import sources
+from mopt_mlir.plan import Level, Plan
+from mopt_mlir.tools.mopt_explain import main
+
+CONV = """
+func.func @{name}(%i: memref<1x16x14x14xf32>, %w: memref<32x16x3x3xf32>,
+                %o: memref<1x32x12x12xf32>) {{
+  linalg.conv_2d_nchw_fchw{plan}
+      ins(%i, %w : memref<1x16x14x14xf32>, memref<32x16x3x3xf32>)
+      outs(%o : memref<1x32x12x12xf32>)
+  return
+}}
+"""
+PLAN = """ {{mopt.plan = {{
+      machine = "{machine}", threads = 1, packing = "whole", parallel = {{}},
+      microkernel = {{lanes = "k", vector = 8, tile = {{k = 16, w = 4}},
+                      reduction = ["c", "r", "s"]}},
+      levels = [{{name = "L1", order = ["k", "h", "w", "c", "r", "s"],
+                 tile = {{k = 16, h = {h}, w = 12, c = 8, r = 3, s = 3}}}}]}}}}"""
+MATMUL = """
+func.func @matmul(%a: memref<4x5xf32>, %b: memref<5x6xf32>, %c: memref<4x6xf32>) {
+  linalg.matmul ins(%a, %b : memref<4x5xf32>, memref<5x6xf32>) outs(%c : memref<4x6xf32>)
+  return
+}
+"""
+SIZES = (
+    '{"fields": ["name", "k", "h", "w", "c", "r", "s"], "operators": [["a", 32, 9, 9, 8, 3, 3]]}'
+)
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+def planned(machine: str = "haswell", h: int = 2) -> str:
+    return CONV.format(name="by_hand", plan=PLAN.format(machine=machine, h=h))
+
+
+@pytest.fixture
+def run(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
+    """Run mopt-explain beside some files: exit code, output, errors."""
+    monkeypatch.chdir(tmp_path)
+    first, second = (CONV.format(name=name, plan="") for name in ("first", "second"))
+    Path("all.mlir").write_text(first + second + planned() + MATMUL)
+    Path("by_hand.mlir").write_text(planned())
+    Path("unknown.mlir").write_text(planned("cray-1"))
+    Path("wrong.mlir").write_text(planned(h=13))
+    Path("matmul.mlir").write_text(MATMUL)
+    Path("sizes.json").write_text(SIZES)
+    before = set(os.listdir())
+
+    def run(*argv: str) -> tuple[int, str, str]:
+        code = main(argv)
+        if code:
+            assert set(os.listdir()) == before, "nothing is written after an error"
+        return (code, *capfd.readouterr())
+
+    return run
+
+
+def record(text: str) -> list[dict[str, Any]]:
+    operators = json.loads(text)["operators"]
+    assert isinstance(operators, list)
+    return operators
+
+
+def test_every_convolution_once(run: Run) -> None:
+    code, text, errors = run("all.mlir", "--machine", "znver5", "--format", "json")
+    assert code == 0
+    assert [operator["name"] for operator in record(text)] == ["first", "by_hand"]
+    places = record(text)[0]["places"]
+    assert places == ["all.mlir:4:3", "all.mlir:12:3"], "equal ones share an explanation"
+    assert "all.mlir:32:3: remark: 'linalg.matmul' is not tiled" in errors
+
+
+def test_one_function(run: Run) -> None:
+    code, text, errors = run("all.mlir", "--entry", "second", "--machine", "haswell")
+    assert (code, errors) == (0, "")
+    assert text.startswith("second: k=32 h=12 w=12 c=16 r=3 s=3\n=====")
+
+
+def test_a_plan_by_hand_is_explained_for_its_own_machine(run: Run) -> None:
+    code, text, _ = run("by_hand.mlir")
+    assert code == 0
+    assert "of 1 core of haswell" in text
+    assert "the plan has no L3 and L2" in text.replace("\n  ", " ")
+    assert "for h_L1" in text
+    _, text, _ = run("by_hand.mlir", "--machine", "znver4")
+    assert "of 1 core of znver4" in text
+
+
+def test_an_operator_of_table_1(run: Run) -> None:
+    code, text, _ = run("--operator", "R11", "--machine", "znver5", "--threads", "2")
+    assert code == 0
+    assert text.startswith("R11: k=512 h=7 w=7 c=256")
+    assert "peak of 2 cores of znver5" in text
+
+
+def test_a_list_with_constant_weights(run: Run) -> None:
+    arguments = ("sizes.json", "--machine", "haswell", "--format", "json")
+    _, packed, _ = run(*arguments)
+    _, free, _ = run(*arguments, "--constant-weights")
+    (before,), (after,) = record(packed), record(free)
+    assert after["prediction"]["packing_seconds"] == 0
+    assert after["prediction"]["seconds"] <= before["prediction"]["seconds"]
+
+
+def test_formats_and_files(run: Run) -> None:
+    code, text, errors = run(
+        *("by_hand.mlir", "--format", "json", "-o", "out.json"),
+        *("--html", "page.html", "--png", "picture.png"),
+    )
+    assert (code, text, errors) == (0, "", "")
+    assert record(Path("out.json").read_text())[0]["name"] == "by_hand"
+    assert Path("page.html").read_text().startswith("<!DOCTYPE html>")
+    assert Path("picture.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_picture_on_a_pipe(run: Run) -> None:
+    command = [sys.executable, "-c", "from mopt_mlir.tools.mopt_explain import main; main()"]
+    done = subprocess.run([*command, "by_hand.mlir", "--format", "png"], capture_output=True)
+    assert done.stdout.startswith(b"\x89PNG")
+
+
+def test_no_picture_on_a_terminal(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    code, _, errors = run("by_hand.mlir", "--format", "png")
+    assert code == 1
+    assert "use --png FILE" in errors
+
+
+def test_without_matplotlib_nothing_is_written(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    code, text, errors = run("by_hand.mlir", "-o", "out.txt", "--png", "picture.png")
+    assert (code, text) == (1, "")
+    assert 'pip install "mopt-mlir[plot]"' in errors
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        ([], "error: an input is needed, or --operator for one of table1; see mopt-explain --help"),
+        (["--operator", "R22"], "error: no operator 'R22'; did you mean 'R2'?"),
+        (["table1", "--operator", "?"], "error: no operator '?'; known: Y0, Y2,"),
+        (["table1", "--entry", "f"], "table1 has no functions; use --operator"),
+        (["all.mlir", "--operator", "first"], "'first' is looked for in lists; use --entry"),
+        (["all.mlir", "--entry", "x", "--operator", "y"], "not allowed with argument"),
+        (["all.mlir", "--entry", "frist"], "no function 'frist'; did you mean 'first'?"),
+        (["matmul.mlir"], "there is no convolution to explain in the module"),
+        (["matmul.mlir", "--entry", "matmul"], "no convolution to explain in function 'matmul'"),
+        (["unknown.mlir"], "unknown.mlir:4:3: error: its plan is for a machine that is not known"),
+        (["wrong.mlir"], "wrong.mlir:4:3: error: 'mopt.plan': L1.tile[h] = 13 is not in [1, 12]"),
+        (["none.mlir"], "none.mlir: error: cannot read it"),
+        (["sizes.json", "--machine", "haswel"], "did you mean 'haswell'?"),
+        (["sizes.json", "--threads", "0"], "threads=0: at least one is needed"),
+        (["sizes.json", "--html", "-"], "--html needs a file; for standard output use --format"),
+        (["sizes.json", "--html", "no/a.html"], "no/a.html: error: cannot write it"),
+        (["sizes.json", "--format", "pdf"], "invalid choice: 'pdf'"),
+    ],
+)
+def test_what_a_user_may_get_wrong(run: Run, argv: list[str], message: str) -> None:
+    code, text, errors = run(*argv)
+    assert (code, text) == (1, "")
+    assert message in errors
+    assert "Traceback" not in errors
+
+
+def test_the_solvers_other_plans_are_runners_up(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def candidates(*request: Any, k: int, constant_weights: bool) -> tuple[Plan, ...]:
+        asked.append((request[2], k, constant_weights))
+        best = solver.solve(*request, constant_weights=constant_weights)
+        return best, replace(best, packing="L1", levels=(*best.levels[:2], one_channel(best)))
+
+    monkeypatch.setattr(solver, "candidates", candidates, raising=False)
+    _, text, _ = run("all.mlir", "--entry", "first", "--machine", "haswell", "--format", "json")
+    (operator,) = record(text)
+    (other,) = [a for a in operator["alternatives"] if a["kind"] == "plan"]
+    assert asked == [(1, sources.RIVALS, False)]
+    assert other["loss"] > 0
+    assert "L1 c 1" in other["change"]
+
+
+def one_channel(plan: Plan) -> Level:
+    return replace(plan.levels[2], tile={**plan.levels[2].tile, "c": 1})

@@ -1,0 +1,154 @@
+"""mopt-plan as a user meets it."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from mopt_mlir.solver.cache import PlanCache
+from mopt_mlir.tools import mopt_plan
+from mopt_mlir.tools.mopt_plan import main
+
+HEAVY = ("mlir", "torch_mlir", "numpy", "pyscipopt", "llvmlite", "rich", "joblib", "distributed")
+LIST = {
+    "fields": ["name", "k", "h", "w", "c", "r", "s"],
+    "operators": [["zebra", 16, 6, 14, 8, 3, 3], ["ant", 32, 7, 7, 16, 1, 1]],
+}
+CONV = """func.func @conv(%a: memref<1x8x8x14xf32>, %w: memref<16x8x3x3xf32>,
+                %o: memref<1x16x6x12xf32>) {
+  linalg.conv_2d_nchw_fchw ins(%a, %w : memref<1x8x8x14xf32>, memref<16x8x3x3xf32>)
+      outs(%o : memref<1x16x6x12xf32>)
+  return
+}
+"""
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
+    """Run mopt-plan in a directory with two inputs; exit code, output, errors."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MOPT_CACHE_DIR", str(tmp_path / "cache"))
+    Path("list.json").write_text(json.dumps(LIST))
+    Path("conv.mlir").write_text(CONV)
+
+    def run(*argv: str, machine: str = "znver5") -> tuple[int, str, str]:
+        code = main(["--machine", machine, "--jobs", "1", *argv])
+        return (code, *capfd.readouterr())
+
+    return run
+
+
+def test_json_has_a_record_per_operator_in_the_order_of_the_list(run: Run) -> None:
+    code, text, errors = run("list.json", "--format", "json", "--threads", "2")
+    records = json.loads(text)
+    assert (code, errors) == (0, "")
+    assert [(one["operator"], one["threads"]) for one in records] == [("zebra", 2), ("ant", 2)]
+    assert all(0 < one["lower_bound"] <= one["cost"] for one in records)
+    assert {one["machine"] for one in records} == {"znver5"}
+
+
+def test_text_has_a_line_per_operator_and_says_what_was_kept(run: Run) -> None:
+    first, second = run("list.json")[1], run("list.json")[1]
+    assert first.lstrip().startswith("Planned for znver5 (znver5), 1 core")
+    lines = [line for line in first.splitlines() if re.match(r" (zebra|ant) ", line)]
+    assert [line.split()[0] for line in lines] == ["zebra", "ant"]
+    assert all(re.search(r"\d\.\d{3} ms +\d\.\d\d% +\d\.\d\d s *$", line) for line in lines)
+    kept = [line for line in second.splitlines() if re.match(r" (zebra|ant) .* kept *$", line)]
+    assert len(kept) == 2
+    assert "\x1b" not in first  # no colours where there is no terminal
+
+
+def test_mlir_from_a_file_and_from_standard_input(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run("conv.mlir")[0] == 0
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(CONV.encode())))
+    code, text, _ = run("-", "--format", "json")
+    (record,) = json.loads(text)
+    assert (code, record["operator"], record["cached"]) == (0, "conv", True)
+
+
+def test_constant_weights_need_no_packing_at_run_time(run: Run) -> None:
+    costs = []
+    for flags in ((), ("--constant-weights",)):
+        records = json.loads(run("list.json", "--format", "json", *flags)[1])
+        costs.append(records[0]["cost"])
+    assert costs[1] < costs[0]
+
+
+def test_clear_cache(run: Run, tmp_path: Path) -> None:
+    run("list.json")
+    assert run("--clear-cache") == (0, "", "mopt-plan: 2 plans removed\n")
+    assert run("--clear-cache") == (0, "", "mopt-plan: 0 plans removed\n")
+    run("list.json", "--no-plan-cache")
+    code, text, errors = run("list.json", "--clear-cache")
+    assert (code, errors) == (0, "mopt-plan: 0 plans removed\n")
+    assert "kept" not in text.partition("classes:")[0]
+
+
+def test_a_cache_that_cannot_be_cleared(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: PlanCache) -> int:
+        raise PermissionError(13, "Permission denied", "/somebody/else")
+
+    monkeypatch.setattr(PlanCache, "clear", fail)
+    errors = "/somebody/else: error: cannot remove it: Permission denied\n"
+    assert run("--clear-cache") == (1, "", errors)
+
+
+def test_a_progress_bar_only_on_a_terminal(
+    run: Run, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with mopt_plan._progress_bar() as progress:
+        assert progress is None
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    code, text, errors = run("list.json", "--format", "json")
+    assert code == 0
+    assert len(json.loads(text)) == 2
+    assert "Planning" in errors
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        ([], "mopt-plan: error: an input is needed; see mopt-plan --help"),
+        (["nowhere.mlir"], "nowhere.mlir: error: cannot read it: No such file"),
+        (["nowhere.json"], "nowhere.json: error: cannot read it: No such file"),
+        (["conv.mlir", "--machine", "pdp11"], "mopt-plan: error: unknown machine 'pdp11'"),
+        (["conv.mlir", "--threads", "0"], "mopt-plan: error: threads=0: at least one"),
+        (["conv.mlir", "--solver", "x"], "mopt-plan: error: solver=x: not one of exact,"),
+        (["conv.mlir", "--gap", "0"], "mopt-plan: error: gap=0.0: not a positive number"),
+        (["conv.mlir", "--gap", "x"], "argument --gap: invalid float value: 'x'"),
+        (["conv.mlir", "--time-limit", "-1"], "mopt-plan: error: time-limit=-1.0: not a"),
+        (["conv.mlir", "--backend", "mpi"], "mopt-plan: error: backend=mpi: not one of"),
+        (["conv.mlir", "--format", "xml"], "argument --format: invalid choice: 'xml'"),
+        (
+            ["conv.mlir", "--machine", "znver5,L1.size=64,L1.ways=1"],
+            "conv.mlir:3:3: error: 'conv': no plan for machine 'znver5,L1.size=64,L1.ways=1': no",
+        ),
+    ],
+)
+def test_refusals(run: Run, argv: list[str], message: str) -> None:
+    code, text, errors = run(*argv)
+    assert (code, text) == (1, "")
+    assert message in errors
+    assert "Traceback" not in errors
+
+
+def test_help_loads_nothing_heavy() -> None:
+    program = (
+        "import sys; from mopt_mlir.tools.mopt_plan import main; code = main(['--help']); "
+        f"sys.exit(code or ' '.join(m for m in {HEAVY} if m in sys.modules) or None)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "--clear-cache" in done.stdout
