@@ -5,8 +5,14 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
+# The libraries that we are compared with, apart: they are large, and none of ours.
+PEERS       := .venv-bench
+PEERS_STAMP := $(PEERS)/.installed
+BENCH       := build/bench
+
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint test-lit test-unit bench-smoke clean
+.PHONY: help install demo test lint test-lit test-unit bench-smoke bench bench-peers \
+        bench-tvm clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort \
@@ -42,6 +48,27 @@ test-unit: $(STAMP) ## run the Python tests only
 bench-smoke: $(STAMP) ## measure and check a sample of operators, a few minutes
 	$(BIN)/python -m benchmarks.smoke
 
+bench-peers: $(PEERS_STAMP) ## install the peers that `make bench` measures, about 2 GB
+
+$(PEERS_STAMP): benchmarks/peers/requirements.txt benchmarks/peers/onednn_driver.cpp
+	@echo "Installing peers into $(PEERS), about 2 GB (once) ..."
+	@$(PYTHON) -m venv $(PEERS)
+	@$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check \
+	  -r benchmarks/peers/requirements.txt
+	$(CXX) -std=c++17 -O2 -Wall -Wextra -shared -fPIC -I$(PEERS)/include \
+	  benchmarks/peers/onednn_driver.cpp -L$(PEERS)/lib -ldnnl -Wl,-rpath,'$$ORIGIN' \
+	  -o $(PEERS)/lib/libmopt_onednn.so
+	@touch $@
+
+bench-tvm: $(PEERS_STAMP) ## install TVM as well, for mopt-bench run --peers tvm
+	@$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check \
+	  -r benchmarks/peers/requirements-tvm.txt
+
+bench: $(STAMP) ## measure all of docs/performance.md, hours on a quiet machine, and write it
+	$(BIN)/mopt-bench suite --directory $(BENCH)
+	$(BIN)/mopt-bench scale --json $(BENCH)/scale.json
+	$(BIN)/mopt-bench report $(BENCH)/*.json
+
 clean: ## remove .venv and everything else that was built
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(PEERS) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

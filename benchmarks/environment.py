@@ -32,6 +32,7 @@ _FOR_ALL = {
     "KMP_BLOCKTIME": "infinite",
     "OMP_DYNAMIC": "false",
 }
+_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "TVM_NUM_THREADS")
 _AVX2 = {"ONEDNN_MAX_CPU_ISA": "AVX2", "ATEN_CPU_CAPABILITY": "avx2"}
 
 
@@ -42,7 +43,7 @@ def peers_python() -> str:
 
 def worker_environment(threads: int, isa: str) -> dict[str, str]:
     """This process's environment with what all workers share."""
-    limits = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(threads))
+    limits = dict.fromkeys(_THREADS, str(threads))
     pinned = {"OMP_PROC_BIND": "close", "OMP_PLACES": "cores"} if threads > 1 else {}
     return {**os.environ, **_FOR_ALL, **limits, **pinned, **(_AVX2 if isa == "avx2" else {})}
 

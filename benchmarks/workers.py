@@ -18,7 +18,7 @@ from mopt_mlir.diagnostics import UserError
 
 PACKAGE = Path(__file__).resolve().parent
 
-TIMEOUT = 1800.0  # seconds for one answer; a tuner's preparation is the longest
+TIMEOUT = 3600.0  # seconds for one answer; a tuner's preparation is the longest
 _GRACE = 5.0  # seconds to end by itself
 _LOG_TAIL = 3  # lines of a dead worker's output that go into the message
 

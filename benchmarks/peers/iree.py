@@ -84,7 +84,7 @@ class Iree:
 
 
 def tensor_mlir(workload: Workload, constant: Array | None) -> str:
-    """`func.func @conv(input, weights) -> output` on tensors, or `(input)` with constant weights."""
+    """`func.func @conv(input, weights) -> output` on tensors; `(input)` with constant weights."""
     input_, weights, output = (
         f"tensor<{'x'.join(map(str, shape))}x{workload.element}>"
         for shape in (workload.input_shape, workload.weights_shape, workload.output_shape)

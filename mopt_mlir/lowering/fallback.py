@@ -1,9 +1,9 @@
 """linalg operations that were not tiled, as plain loops that LLVM can vectorise.
 
-A loop can be vectorised if its iterations are independent and neighbours in memory. So the last
-parallel dim of the output becomes the innermost loop: behind the reductions, whose sums LLVM must
-not reorder. All other loops are marked as not to be vectorised. The opposite, to ask for it where
-it is wanted, would make LLVM warn wherever it cannot or would rather not.
+Upstream's loops end in the reductions of an operation, which jump through memory, and whose sums
+LLVM must not reorder; so the loops are interchanged first. All other loops of a module are marked
+as not to be vectorised. The opposite, to ask for it where it is wanted, would make LLVM warn
+wherever it cannot or would rather not.
 """
 
 from __future__ import annotations
@@ -21,6 +21,9 @@ _ANNOTATION = "llvm.loop_annotation"
 """An attribute that a loop keeps until it is a branch."""
 
 _NOT_VECTORISED = "#llvm.loop_annotation<vectorize = <disable = true>>"
+_REDUCTION = "#linalg.iterator_type<reduction>"
+_REASSOCIATE = "#arith.fastmath<reassoc>"
+_WORTH_VECTORS = 8  # iterations
 
 
 def linalg_to_loops(module: Any) -> None:
@@ -29,7 +32,7 @@ def linalg_to_loops(module: Any) -> None:
     _copies_to_linalg(module)
     run_upstream(module, "linalg-generalize-named-ops")
     for generic in find(module, "linalg.generic"):
-        _put_output_last(generic, bindings)
+        _order_loops(generic, bindings)
     with module.context:
         unit = bindings.ir.UnitAttr.get()
     for loop in find(module, "scf.for"):
@@ -77,32 +80,90 @@ def _copies_to_linalg(module: Any) -> None:
                 copy.erase()
 
 
-def _put_output_last(generic: Any, bindings: Bindings) -> None:
-    """Move the loop over the last axis of the first output to the innermost place.
+def _order_loops(generic: Any, bindings: Bindings) -> None:
+    """Make the innermost loop one that LLVM can vectorise.
 
-    The order of the reductions among themselves stays, and with it every rounding.
+    That is the loop over the last axis of the first output, unless another operand jumps through
+    memory along it and there is a reduction along which none does (as in a matrix-vector product).
+    The sum of such a reduction may be computed in another order.
     """
     ir = bindings.ir
     inputs = generic.attributes["operandSegmentSizes"][0]
     maps = [attribute.value for attribute in generic.attributes["indexing_maps"]]
-    output, loops = maps[inputs].results, maps[inputs].n_dims
-    if not len(output) or not isinstance(output[-1], ir.AffineDimExpr):
+    kinds = [str(kind) for kind in generic.attributes["iterator_types"]]
+    reductions = [loop for loop, kind in enumerate(kinds) if kind == _REDUCTION]
+    axes = list(maps[inputs].results)
+    last = [axis.position for axis in axes[-1:] if isinstance(axis, ir.AffineDimExpr)]
+    smooth = (loop for loop in (*last, *reductions) if _is_smooth(generic, maps, loop, bindings))
+    innermost = next(smooth, last[0] if last else None)
+    if innermost is None:
         return
-    inner = output[-1].position
-    order = [*(loop for loop in range(loops) if loop != inner), inner]
+    if innermost in reductions:
+        _let_reassociate(generic, inputs)
+    others = [loop for loop in range(len(kinds)) if loop != innermost]
+    _interchange(generic, maps, [*others, innermost], bindings)
+
+
+def _is_smooth(generic: Any, maps: list[Any], loop: int, bindings: Bindings) -> bool:
+    """Whether each operand stays, or moves on by one element, from one iteration of `loop` to the
+    next, for so many iterations that vectors are worth it."""
+    ir = bindings.ir
+    extents = set()
+    for operand, map_ in zip(generic.operands, maps, strict=True):
+        start, second = (_first_point(map_, loop, value, bindings) for value in (0, 1))
+        steps = [b - a for a, b in zip(start, second, strict=True)]
+        if not any(steps):
+            continue
+        if any(steps[:-1]) or steps[-1] != 1 or _last_stride(operand.type) != 1:
+            return False
+        if map_.results[-1] == ir.AffineDimExpr.get(loop, generic.context):
+            extents.add(operand.type.shape[-1])
+    dynamic = ir.ShapedType.get_dynamic_size()
+    return bool(extents) and all(n >= _WORTH_VECTORS or n == dynamic for n in extents)
+
+
+def _first_point(map_: Any, loop: int, value: int, bindings: Bindings) -> list[int]:
+    """What an indexing map gives where `loop` is at `value` and all others are at 0."""
+    ir, context = bindings.ir, map_.context
+    point = [
+        ir.AffineConstantExpr.get(value if i == loop else 0, context) for i in range(map_.n_dims)
+    ]
+    constants = ir.AffineMap.get(0, 0, point, context)
+    return [ir.AffineConstantExpr(result.compose(constants)).value for result in map_.results]
+
+
+def _last_stride(type_: Any) -> int | None:
+    try:
+        strides, _ = type_.get_strides_and_offset()
+    except RuntimeError:  # a layout that is not strided
+        return None
+    return int(strides[-1])
+
+
+def _let_reassociate(generic: Any, inputs: int) -> None:
+    """Allow LLVM to add up in vectors what the body adds to its outputs."""
+    ir = bindings_of(generic).ir
+    outputs = list(generic.regions[0].blocks[0].arguments)[inputs:]
+    for addition in find(generic, "arith.addf"):
+        if any(operand in outputs for operand in addition.operands):
+            addition.attributes["fastmath"] = ir.Attribute.parse(_REASSOCIATE, generic.context)
+
+
+def _interchange(generic: Any, maps: list[Any], order: list[int], bindings: Bindings) -> None:
+    """Put the loops of an operation into `order`, which lists their old numbers."""
+    ir = bindings.ir
+    loops = len(order)
     with generic.context:
-        moved = ir.AffineMap.get(
-            loops, 0, [ir.AffineDimExpr.get(order.index(loop)) for loop in range(loops)]
-        )
-        generic.attributes["indexing_maps"] = ir.ArrayAttr.get(
-            [
-                ir.AffineMapAttr.get(
-                    ir.AffineMap.get(loops, 0, [result.compose(moved) for result in map_.results])
-                )
-                for map_ in maps
-            ]
-        )
+        new = [ir.AffineDimExpr.get(order.index(loop)) for loop in range(loops)]
+        moved = ir.AffineMap.get(loops, 0, new)
+        composed = [
+            ir.AffineMap.get(loops, 0, [result.compose(moved) for result in map_.results])
+            for map_ in maps
+        ]
         kinds = list(generic.attributes["iterator_types"])
+        generic.attributes["indexing_maps"] = ir.ArrayAttr.get(
+            [ir.AffineMapAttr.get(map_) for map_ in composed]
+        )
         generic.attributes["iterator_types"] = ir.ArrayAttr.get([kinds[loop] for loop in order])
         for index in find(generic, "linalg.index"):
             old = index.attributes["dim"]

@@ -75,15 +75,17 @@ class Calibration:
         add up; of what is shared it is only known that it is not less than what was measured.
         """
         cores = min(machine.cores, self.threads)
-        peak = PEAKS[0]
-        cycles = machine.peak(ElementType.F32) / machine.frequency
+        private = {cache.name for cache in machine.caches if not cache.shared}
         known = machine.totals()
-        fields = {"frequency": self._at(peak.name, cores) / cores / cycles}
+        flops_per_cycle = machine.peak(ElementType.F32) / machine.frequency
+        clock = self._at(PEAKS[0].name, cores) / cores / flops_per_cycle
+        fields = {"frequency": round(clock, 3)}
         for quantity in (q for q in QUANTITIES if q.field):
             key, total = f"{quantity.field}_all", self._at(quantity.name, cores)
-            if cores < machine.cores:
-                private = not machine.cache(quantity.level).shared if "." in key else False
-                total = total / cores * machine.cores if private else max(total, known.get(key, 0))
+            if cores < machine.cores and quantity.level in private:
+                total *= machine.cores / cores
+            elif cores < machine.cores:
+                total = max(total, known.get(key, 0.0))
             fields[key] = max(total, self.figures[quantity.name][1])
         return fields
 
@@ -225,7 +227,7 @@ def _typed(content: Mapping[str, Any], key: str, kind: type) -> Any:
 def _figures(content: Mapping[str, Any]) -> Figures:
     figures = {q.name: _by_threads(q.name, _typed(content, q.name, dict)) for q in QUANTITIES}
     counts = {tuple(of_threads) for of_threads in figures.values()}
-    if len(counts) != 1 or 1 not in min(counts):
+    if len(counts) > 1 or any(1 not in threads for threads in counts):
         raise ValueError("it is damaged, numbers of cores are missing")
     return figures
 
@@ -235,4 +237,4 @@ def _by_threads(name: str, content: Mapping[str, Any]) -> dict[int, float]:
         counts = threads.isdecimal() and int(threads) > 0
         if not counts or type(figure) is not float or not 0 < figure < inf:
             raise ValueError(f"it is damaged, '{name}' for {threads} cores is {figure!r}")
-    return {int(threads): figure for threads, figure in content.items()}
+    return dict(sorted((int(threads), figure) for threads, figure in content.items()))

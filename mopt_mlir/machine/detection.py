@@ -60,7 +60,7 @@ def describe_host(
 def machine_of(
     facts: HostFacts, shipped: Iterable[MachineFile], calibration: Calibration | None = None
 ) -> Machine:
-    """The machine of `describe_host`, which see."""
+    """As `describe_host`, without the sources."""
     return describe_host(facts, shipped, calibration).machine
 
 

@@ -1,0 +1,42 @@
+"""Plans for a module: equal problems are solved once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mopt_mlir import planning
+from mopt_mlir.bindings import bindings
+from mopt_mlir.machine import by_name
+from mopt_mlir.solving import Request, Solution, solve
+
+TWO_EQUAL_ONE_OTHER = """
+func.func @block(%a: memref<1x6x6x4xf32>, %f: memref<16x3x3x4xf32>, %g: memref<8x3x3x4xf32>,
+                 %x: memref<1x4x4x16xf32>, %y: memref<1x4x4x16xf32>, %z: memref<1x4x4x8xf32>) {
+  linalg.conv_2d_nhwc_fhwc ins(%a, %f : memref<1x6x6x4xf32>, memref<16x3x3x4xf32>)
+    outs(%x : memref<1x4x4x16xf32>)
+  linalg.conv_2d_nhwc_fhwc ins(%a, %f : memref<1x6x6x4xf32>, memref<16x3x3x4xf32>)
+    outs(%y : memref<1x4x4x16xf32>)
+  linalg.conv_2d_nhwc_fhwc ins(%a, %g : memref<1x6x6x4xf32>, memref<8x3x3x4xf32>)
+    outs(%z : memref<1x4x4x8xf32>)
+  return
+}"""
+
+
+def test_equal_problems_are_solved_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = []
+
+    def counting(*arguments: Any) -> Solution:
+        calls.append(arguments)
+        return solve(*arguments)
+
+    monkeypatch.setattr(planning, "solve", counting)
+    mlir = bindings()
+    with mlir.ir.Context():
+        module = mlir.ir.Module.parse(TWO_EQUAL_ONE_OTHER)
+        planner = planning.Planner(module.operation, mlir, by_name("znver5"), Request())
+        plans = [target.plan for target in planner.targets()]
+    assert plans[0] is plans[1]
+    assert plans[0] != plans[2]
+    assert len(calls) == 2
