@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mopt_mlir.codegen.builder import Builder, Index
+from mopt_mlir.codegen.builder import Builder
+from mopt_mlir.codegen.index import Index
 from mopt_mlir.codegen.operands import Operands, element
 from mopt_mlir.codegen.transpose import transpose
 from mopt_mlir.problem import Problem, Role

@@ -14,7 +14,8 @@ from functools import cached_property
 from math import prod
 from typing import Any
 
-from mopt_mlir.codegen.builder import Builder, Index
+from mopt_mlir.codegen.builder import Builder
+from mopt_mlir.codegen.index import Index
 from mopt_mlir.codegen.microkernel import emit_microkernel
 from mopt_mlir.codegen.operands import NextBlock, Operands, Panels
 from mopt_mlir.codegen.packing import SCRATCH_ALIGNMENT, emit_packing, panel_shape

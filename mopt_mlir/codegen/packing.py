@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mopt_mlir.codegen.builder import Builder, Index
+from mopt_mlir.codegen.builder import Builder
+from mopt_mlir.codegen.index import Index
 from mopt_mlir.codegen.operands import Panels
 from mopt_mlir.codegen.panel_copy import PanelCopy, copy_panel
 from mopt_mlir.codegen.ranges import Range

@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
-from mopt_mlir.codegen.builder import Builder, Index
+from mopt_mlir.codegen.builder import Builder
+from mopt_mlir.codegen.index import Index
 from mopt_mlir.codegen.operands import Panels, element
 from mopt_mlir.codegen.ranges import Range
 from mopt_mlir.codegen.transpose import transpose

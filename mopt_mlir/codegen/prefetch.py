@@ -13,7 +13,8 @@ from itertools import product
 from math import prod
 from typing import Any
 
-from mopt_mlir.codegen.builder import Builder, Index
+from mopt_mlir.codegen.builder import Builder
+from mopt_mlir.codegen.index import Index
 from mopt_mlir.codegen.operands import NextBlock, element
 from mopt_mlir.plan import Microkernel
 from mopt_mlir.problem import Problem, Tensor

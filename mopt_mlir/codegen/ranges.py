@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mopt_mlir.codegen.builder import Index
+from mopt_mlir.codegen.index import Index
 
 
 @dataclass(frozen=True)

@@ -116,7 +116,7 @@ def _wait(builder: Builder, arrived: Any, threads: Any) -> None:
 
 
 def _fma(builder: Builder, rounds: Any, values: Any) -> None:
-    from mopt_mlir.codegen.builder import Index
+    from mopt_mlir.codegen.index import Index
 
     lanes = values.type.shape[0]
     x = builder.vector_load(values, [Index()], lanes, lanes, "x")
@@ -131,7 +131,7 @@ def _fma(builder: Builder, rounds: Any, values: Any) -> None:
 
 def _read(builder: Builder, rounds: Any, values: Any, buffer: Any) -> None:
     """A bitwise or of everything: one cycle of latency, and never slower than the loads."""
-    from mopt_mlir.codegen.builder import Index
+    from mopt_mlir.codegen.index import Index
 
     lanes, arith = values.type.shape[0], builder.bindings.arith
     start = builder.vector_load(values, [Index()], lanes, lanes, "start")
@@ -163,7 +163,7 @@ def _stream(builder: Builder, rounds: Any, values: Any, buffer: Any) -> None:
 
 
 def _store(builder: Builder, rounds: Any, values: Any, buffer: Any, how: dict[str, Any]) -> None:
-    from mopt_mlir.codegen.builder import Index
+    from mopt_mlir.codegen.index import Index
 
     lanes = values.type.shape[0]
     value = builder.vector_load(values, [Index()], lanes, lanes, "value")
@@ -179,7 +179,7 @@ def _store(builder: Builder, rounds: Any, values: Any, buffer: Any, how: dict[st
 
 def _size(builder: Builder, buffer: Any) -> Any:
     """The elements of a buffer."""
-    from mopt_mlir.codegen.builder import Index
+    from mopt_mlir.codegen.index import Index
 
     axis = builder.constant(builder.ir.IndexType.get(), 0)
     return Index.of(builder.bindings.memref.DimOp(buffer, axis).result)
