@@ -13,20 +13,9 @@ from typing import Any
 
 from mopt_mlir.codegen.builder import Builder
 from mopt_mlir.codegen.index import Index
-from mopt_mlir.codegen.operands import Operands, element
+from mopt_mlir.codegen.operands import Operands, Position, element
 from mopt_mlir.codegen.transpose import transpose
 from mopt_mlir.problem import Problem, Role
-
-
-@dataclass(frozen=True)
-class Position:
-    """Offsets of a vector or scalar inside the register tile, and how many lanes are inside it."""
-
-    offsets: tuple[tuple[str, int], ...]
-    valid: int
-
-    def offset(self, dim: str) -> int:
-        return dict(self.offsets).get(dim, 0)
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from mopt_mlir.codegen.accumulators import AccumulatorTile, Position
+from mopt_mlir.codegen.accumulators import AccumulatorTile
 from mopt_mlir.codegen.builder import Builder
 from mopt_mlir.codegen.index import Index
-from mopt_mlir.codegen.operands import Operands, Panels, element, next_rows
+from mopt_mlir.codegen.operands import Operands, Panels, Position, element, next_rows
 from mopt_mlir.codegen.prefetch import emit_input_prefetch, emit_weights_prefetch
 from mopt_mlir.codegen.ranges import Range
 from mopt_mlir.plan import Microkernel

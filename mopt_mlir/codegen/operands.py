@@ -1,18 +1,15 @@
-"""The memrefs of one convolution, the accesses to them, and packed weights."""
+"""The memrefs of one convolution, the places in them, and packed weights."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mopt_mlir.codegen.builder import Builder
 from mopt_mlir.codegen.index import Index
 from mopt_mlir.codegen.ranges import Range
 from mopt_mlir.problem import Tensor
-
-if TYPE_CHECKING:
-    from mopt_mlir.codegen.accumulators import Position
 
 
 @dataclass(frozen=True)
@@ -40,6 +37,17 @@ def element(tensor: Tensor, point: Mapping[str, Index]) -> list[Index]:
             index = index + point[dim] * coefficient
         indices.append(index)
     return indices
+
+
+@dataclass(frozen=True)
+class Position:
+    """Offsets of a vector or scalar inside the register tile, and how many lanes are inside it."""
+
+    offsets: tuple[tuple[str, int], ...]
+    valid: int
+
+    def offset(self, dim: str) -> int:
+        return dict(self.offsets).get(dim, 0)
 
 
 @dataclass(frozen=True)
