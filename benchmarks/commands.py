@@ -30,25 +30,21 @@ if TYPE_CHECKING:
 
 _WIDTH = 160  # columns where the output is no terminal whose width could be asked for
 
-SUITE: tuple[Configuration, ...] = (
-    Configuration(Protocol.PAPER, cold=True, threads=1),
-    Configuration(Protocol.PAPER, cold=True, threads=2),
-    Configuration(Protocol.PAPER, cold=False, threads=1),
-    Configuration(Protocol.PAPER, cold=False, threads=2),
-    Configuration(Protocol.CONSTANT_WEIGHTS, cold=True, threads=1),
-    Configuration(Protocol.CONSTANT_WEIGHTS, cold=True, threads=2),
-    Configuration(Protocol.CONSTANT_WEIGHTS, cold=False, threads=1),
-    Configuration(Protocol.CONSTANT_WEIGHTS, cold=False, threads=2),
-    Configuration(Protocol.NHWC, cold=True, threads=1),
-    Configuration(Protocol.NHWC, cold=True, threads=2),
-    Configuration(Protocol.NHWC, cold=False, threads=1),
-    Configuration(Protocol.NHWC, cold=False, threads=2),
-    Configuration(Protocol.PAPER, cold=True, threads=1, isa="avx2"),
-)
-"""Every protocol, cold and warm, on one core and on two; and the paper's with AVX2 code."""
+
+def configurations(cores: int) -> list[Configuration]:
+    """What the suite measures: every protocol, cold and warm, on one core and on all; and the
+    paper's with AVX2 code."""
+    native = [
+        Configuration(protocol, cold, threads)
+        for protocol in Protocol
+        for cold in (True, False)
+        for threads in sorted({1, cores})
+    ]
+    return [*native, Configuration(Protocol.PAPER, cold=True, threads=1, isa="avx2")]
 
 
 def run(arguments: argparse.Namespace) -> int:
+    """Measure one configuration, and print its table."""
     configuration = Configuration(
         Protocol(arguments.protocol), arguments.cold, arguments.threads, arguments.isa
     )
@@ -58,12 +54,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def suite(arguments: argparse.Namespace) -> int:
+    """Measure every configuration, and print the summary."""
     arguments.directory.mkdir(parents=True, exist_ok=True)
-    cores = len(environment.available_cpus())
     comparisons = [
         _measure(arguments, configuration, arguments.directory / f"{configuration.slug}.json", True)
-        for configuration in SUITE
-        if configuration.threads <= cores
+        for configuration in configurations(len(environment.core_cpus()))
     ]
     _print(summary_table(comparisons))
     return _verdict(comparisons)
@@ -101,14 +96,17 @@ def _progress(title: str, total: int) -> Iterator[tuple[Progress, Any]]:
 
     console = _console(stderr=True)
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
-        TextColumn("{task.fields[step]}"),
+        TextColumn("{task.fields[step]}", markup=False),
     )
     with Bar(*columns, console=console, auto_refresh=False, transient=True) as bar:
         task = bar.add_task(title, total=total, step="")
+
+        def say(message: str) -> None:
+            bar.console.print(message, highlight=False, markup=False)
 
         def step(what: str) -> None:
             bar.update(task, step=what, refresh=True)
@@ -116,11 +114,10 @@ def _progress(title: str, total: int) -> Iterator[tuple[Progress, Any]]:
         def done(operator: Workload, results: Results) -> None:
             rates = {r.peer: r for r in results.records if r.operator == operator.name}
             line = ", ".join(f"{peer} {record.gflops_median:.1f}" for peer, record in rates.items())
-            bar.console.print(f"{title}: {operator.name}: {line}", highlight=False)
+            say(f"{title}: {operator.name}: {line}")
             bar.update(task, advance=1, refresh=True)
 
-        warn = lambda message: bar.console.print(f"warning: {message}", highlight=False)  # noqa: E731
-        yield Progress(warn, step), done
+        yield Progress(lambda message: say(f"warning: {message}"), step), done
 
 
 def _console(stderr: bool = False) -> Console:
@@ -139,17 +136,21 @@ def _print(*tables: Any) -> None:
 
 
 def _verdict(comparisons: Sequence[Comparison]) -> int:
-    """0, or 1 and a message if one of our results was wrong."""
+    """0. Raises UserError if ours was wrong or failed."""
     wrong = {r.operator for c in comparisons for r in c.wrong if r.peer == OURS}
     if wrong:
         raise UserError(
             "wrong results, further from the reference than rounding can explain: "
             f"{', '.join(sorted(wrong))}; please report it"
         )
+    failed = {f.operator for c in comparisons for f in c.results.failures if f.peer == OURS}
+    if failed:
+        raise UserError(f"ours failed on {', '.join(sorted(failed))}, see the warnings above")
     return 0
 
 
 def scale(arguments: argparse.Namespace) -> int:
+    """Measure how things grow, and print the tables."""
     operators = read_operators("table1", arguments.only)
     with _progress("scale", 1) as (progress, _):
         scale = measure_scale(
@@ -165,6 +166,7 @@ def scale(arguments: argparse.Namespace) -> int:
 
 
 def report(arguments: argparse.Namespace) -> int:
+    """Print the tables of files of results, and write the document."""
     comparisons, scales = _read(arguments.files)
     _print(*map(comparison_table, comparisons))
     if comparisons:
@@ -175,24 +177,26 @@ def report(arguments: argparse.Namespace) -> int:
         from .document import write_document
 
         note = write_document(arguments.output, comparisons, scales, arguments.relative_to)
-        _console(stderr=True).print(note, highlight=False)
+        _console(stderr=True).print(note, highlight=False, markup=False)
     return 0
 
 
 def _read(paths: Sequence[Path]) -> tuple[list[Comparison], list[Scale]]:
-    """The files of either kind; results in the order of the suite."""
+    """The files of either kind; results in an order to be read in."""
     scales = [Scale.read(path) for path in paths if kind_of(path) == SCALE]
     results = [Results.read(path) for path in paths if kind_of(path) != SCALE]
-    order = [configuration.slug for configuration in SUITE]
+    return sorted(map(Comparison.of, results), key=_position), scales
 
-    def position(comparison: Comparison) -> int:
-        slug = comparison.results.configuration.slug
-        return order.index(slug) if slug in order else len(order)
 
-    return sorted(map(Comparison.of, results), key=position), scales
+def _position(comparison: Comparison) -> tuple[bool, str, bool, int]:
+    """By class, cold first, few cores first; limited instructions at the end."""
+    c = comparison.results.configuration
+    return c.isa != "native", c.protocol.class_, not c.cold, c.threads
 
 
 def peers(arguments: argparse.Namespace) -> int:
+    """List the peers."""
+    from rich.markup import escape
     from rich.table import Table
 
     configuration = Configuration(Protocol.PAPER, cold=True)
@@ -202,7 +206,8 @@ def peers(arguments: argparse.Namespace) -> int:
         list(REGISTRY), configuration, environment.choose_cpus(1), python, Progress()
     ) as crew:
         for name, entry in REGISTRY.items():
-            version = crew.versions.get(name) or f"not available: {crew.unavailable[name]}"
+            reason = crew.unavailable.get(name)
+            version = f"not available: {escape(reason)}" if reason else crew.versions[name]
             table.add_row(name, version, entry.setup)
     _print(table)
     return 0

@@ -26,8 +26,8 @@ FIGURES = "performance"
 _INTRODUCTION = """\
 # Performance
 
-Written by `mopt-bench report` from the files named below; every figure was measured, none is typed
-in. To repeat all of it on a machine that does nothing else:
+Written by `mopt-bench report`; every figure was measured, none is typed in. To repeat all of it, on
+a machine that does nothing else:
 
 ```console
 $ make bench-peers
@@ -68,7 +68,7 @@ def write_document(
     figures = dict(_figures(comparisons, scales, relative_to))
     try:
         drawn = {name: draw() for name, draw in figures.items()}
-        note = f"wrote {directory / NAME} and {len(drawn)} plots"
+        note = f"wrote {directory / NAME} and {len(drawn)} plot{'s' * (len(drawn) != 1)}"
     except ImportError:
         drawn = {}
         note = f"wrote {directory / NAME} without plots: pip install 'mopt-mlir[plot]'"

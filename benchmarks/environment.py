@@ -44,6 +44,7 @@ def peers_python() -> str:
 def worker_environment(threads: int, isa: str) -> dict[str, str]:
     """This process's environment with what all workers share."""
     limits = dict.fromkeys(_THREADS, str(threads))
+    # Without it a thread that spins and one that works share a core for whole time slices.
     pinned = {"OMP_PROC_BIND": "close", "OMP_PLACES": "cores"} if threads > 1 else {}
     return {**os.environ, **_FOR_ALL, **limits, **pinned, **(_AVX2 if isa == "avx2" else {})}
 
@@ -53,18 +54,25 @@ def available_cpus() -> list[int]:
     return sorted(os.sched_getaffinity(0))
 
 
-def choose_cpus(threads: int, sysfs: Path = _SYSFS) -> list[int]:
-    """One logical CPU each of `threads` cores, the last ones: the first serve most interrupts.
-
-    Raises UserError if there are not so many cores.
-    """
+def core_cpus(sysfs: Path = _SYSFS) -> list[int]:
+    """One logical CPU of each core that this process may use, the last one first: the first serve
+    most interrupts."""
     cores: dict[str, int] = {}
     for cpu in reversed(available_cpus()):
         cores.setdefault(_siblings(sysfs, cpu), cpu)
-    if not 1 <= threads <= len(cores):
-        plural = "core" if len(cores) == 1 else "cores"
-        raise UserError(f"threads={threads}: this process may use {len(cores)} {plural}")
-    return sorted(list(cores.values())[:threads])
+    return list(cores.values())
+
+
+def choose_cpus(threads: int, sysfs: Path = _SYSFS) -> list[int]:
+    """A logical CPU for each of `threads`, on cores of their own.
+
+    Raises UserError if there are not so many cores.
+    """
+    cpus = core_cpus(sysfs)
+    if not 1 <= threads <= len(cpus):
+        plural = "core" if len(cpus) == 1 else "cores"
+        raise UserError(f"threads={threads}: this process may use {len(cpus)} {plural}")
+    return sorted(cpus[:threads])
 
 
 def _siblings(sysfs: Path, cpu: int) -> str:
@@ -120,6 +128,11 @@ def _git(*arguments: str) -> str | None:
     except OSError:
         return None
     return done.stdout.strip() if done.returncode == 0 else None
+
+
+def load() -> float:
+    """How many processes wanted to run in the last minute, on average."""
+    return os.getloadavg()[0]
 
 
 def today() -> str:

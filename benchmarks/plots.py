@@ -15,6 +15,7 @@ _GROUP_WIDTH = 0.84  # of the bars of one operator, the rest is space
 _INCHES_PER_BAR = 0.085
 _LEAST_INCHES = 7.0
 _BAR_HEIGHT = 3.4
+_LEGEND_INCHES = 1.6  # for one label
 _ROOFLINE_SIZE = 7.0, 4.6
 _LINES_SIZE = 5.0, 3.2
 _SMALL = 6  # points, of labels beside bars and dots
@@ -59,10 +60,11 @@ def bars(comparison: Comparison, reference: str) -> bytes:
         axes.set_xlim(-0.6, len(rows) - 0.4)
         axes.set_ylabel(f"GFLOP/s relative to {name}")
         axes.set_title(comparison.results.configuration.title)
-        axes.figure.legend(loc="outside lower center", ncols=len(peers) + 1)
+        columns = min(len(peers) + 1, int(inches / _LEGEND_INCHES))
+        axes.figure.legend(loc="outside lower center", ncols=columns)
 
-    inches = _INCHES_PER_BAR * len(rows) * (len(peers) + 1)
-    return _svg((max(_LEAST_INCHES, inches), _BAR_HEIGHT), draw)
+    inches = max(_LEAST_INCHES, _INCHES_PER_BAR * len(rows) * (len(peers) + 1))
+    return _svg((inches, _BAR_HEIGHT), draw)
 
 
 def _bars_of(
@@ -103,7 +105,7 @@ def roofline(comparison: Comparison) -> bytes:
     low, high = comparison.peaks()
     bandwidth = comparison.results.head["bandwidths"][DRAM]
     intensities = [record.flops / record.bytes for record in records]
-    left, right = min([1.0, *intensities]) / 2, max([100.0, *intensities]) * 2
+    left, right = min([1.0, *intensities]), max([100.0, *intensities]) * 2
     corners = sorted({left, min(max(high / bandwidth, left), right), right})
 
     def draw(axes: Any) -> None:
@@ -115,6 +117,9 @@ def roofline(comparison: Comparison) -> bytes:
             axes.annotate(record.operator, (x, y), (3, 2), textcoords="offset points", size=_SMALL)
         axes.set_xscale("log")
         axes.set_yscale("log")
+        axes.xaxis.set_major_formatter("{x:g}")
+        axes.yaxis.set_major_formatter("{x:g}")
+        axes.yaxis.set_minor_formatter("{x:g}")
         axes.set_xlabel("flops / compulsory byte")
         axes.set_ylabel("GFLOP/s")
         axes.set_title(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -122,7 +122,7 @@ class Results:
             if _identity(self.head, key) != _identity(head, key):
                 raise UserError(
                     f"cannot resume: measured with {key} {_identity(self.head, key)}, and this is "
-                    f"{_identity(head, key)}; run without --resume, or into another file",
+                    f"{_identity(head, key)}; remove it, or write to another file",
                     str(path),
                 )
 
@@ -176,6 +176,3 @@ def _layout(data: dict[str, Any]) -> str:
         lines = ",\n  ".join(json.dumps(item) for item in items)
         parts.append(f' "{key}": [\n  {lines}\n ]' if items else f' "{key}": []')
     return ",\n".join(parts) + "\n}\n"
-
-
-FIELDS = tuple(f.name for f in fields(Record))

@@ -37,6 +37,9 @@ COLD_DROPPED = 1
 LEAST_RUNS = 3
 """Also of a peer so slow that all runs would take longer than allowed."""
 
+BUSY = 0.5
+"""The load average from which a user is warned: this process itself has only just started."""
+
 _ELEMENT_BYTES = 4
 _SEED = 0
 _WRONG = 1.0  # in units of the error that rounding can explain
@@ -93,6 +96,8 @@ def run_benchmark(
     with Crew(request.peers, configuration, cpus, request.python, progress) as crew:
         if OURS in crew.unavailable:
             raise UserError(f"{OURS}: {crew.unavailable[OURS]}")
+        if (load := environment.load()) > BUSY:
+            progress.warn(f"the machine is busy (load {load:.1f}): figures will scatter")
         progress.step("measuring bandwidths")
         results.head["bandwidths"] = measure_bandwidths(cpus)
         results.head["versions"] |= crew.versions

@@ -71,7 +71,7 @@ def measure_scale(
         progress.step(f"planning {count} operators")
         scale.planning += measure_planning(distinct_operators(count))
     machine = host()
-    for cores in sorted({*range(1, machine.cores + 1), *PREDICTED_CORES}):
+    for cores in sorted({*_powers_of_two(machine.cores), machine.cores, *PREDICTED_CORES}):
         progress.step(f"{cores} cores")
         scale.scaling += _scaling(operators, cores, machine, repeat, path, progress)
     for operator in operators:
@@ -129,6 +129,10 @@ def _plan_cache_in(directory: str) -> Iterator[None]:
             del os.environ[ENVIRONMENT]
         else:
             os.environ[ENVIRONMENT] = before
+
+
+def _powers_of_two(limit: int) -> list[int]:
+    return [1 << exponent for exponent in range(limit.bit_length())]
 
 
 def _scaling(

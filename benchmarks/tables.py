@@ -18,6 +18,7 @@ WRONG = "WRONG"
 
 def comparison_table(comparison: Comparison) -> Table:
     """Every operator by every peer, in GFLOP/s; the best peer, and how ours compares with it."""
+    from rich.markup import escape
     from rich.table import Table
 
     table = Table(title=title(comparison), caption=caption(comparison), padding=(0, 1, 0, 0))
@@ -29,7 +30,8 @@ def comparison_table(comparison: Comparison) -> Table:
     for name in ("ours / best", "of peak", "of roofline"):
         table.add_column(name, justify="right")
     for row in comparison.rows:
-        table.add_row(*cells(row, comparison.peers), style="bold red" if has_wrong(row) else None)
+        style = "bold red" if has_wrong(row) else None
+        table.add_row(*map(escape, cells(row, comparison.peers)), style=style)
     table.add_section()
     table.add_row(*mean_cells(comparison))
     return table

@@ -11,7 +11,8 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
@@ -32,9 +33,11 @@ _SLOW = 1.0  # seconds of a run that says how long the next one takes
 
 @dataclass
 class Session:
-    """The peer, and the operator that it has prepared."""
+    """The peer, and the operator that it has prepared. It runs on `cpus`; caches are flushed on
+    all of `flush_cpus`."""
 
     peer: Peer
+    cpus: list[int]
     flush_cpus: list[int]
     task: Task | None = None
     prepared: Prepared | None = None
@@ -50,9 +53,10 @@ class Session:
         input_, weights = (aligned_copy(_load(directory, name)) for name in _ARRAYS[:2])
         self.reference = _load(directory, "reference")
         self.task = Task(_workload(workload), _configuration(configuration), input_, weights)
-        start = perf_counter()
-        self.prepared = self.peer.prepare(self.task)
-        prepare_seconds = perf_counter() - start
+        with _unbound(self.cpus):
+            start = perf_counter()
+            self.prepared = self.peer.prepare(self.task)
+            prepare_seconds = perf_counter() - start
         (seconds,) = time_runs(self.prepared.run, 1, 0)
         checked = self.check()
         if seconds < _SLOW:  # the first run of a fast one does not say much
@@ -100,7 +104,7 @@ def main(name: str, cpus: str, flush_cpus: str) -> None:
         _send(answers, {"error": _first_line(reason)})
         return
     _send(answers, {"result": {"version": peer.version}})
-    session = Session(peer, json.loads(flush_cpus))
+    session = Session(peer, json.loads(cpus), json.loads(flush_cpus))
     serve(
         {"prepare": session.prepare, "run": session.run, "check": session.check},
         sys.stdin,
@@ -144,6 +148,19 @@ def _die_with_parent() -> None:
     """Also when the parent is killed while this process is stopped."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+@contextmanager
+def _unbound(cpus: Collection[int]) -> Iterator[None]:
+    """Inside, the main thread may use all of `cpus`, though OpenMP may have bound it to one: what
+    is prepared counts the cores that it sees, and threads that start inherit them."""
+    bound = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, cpus)
+    try:
+        yield
+    finally:
+        if os.sched_getaffinity(0) == set(cpus):  # not bound meanwhile
+            os.sched_setaffinity(0, bound)
 
 
 def _load(directory: str, name: str) -> Array:

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import os
 from os import PathLike, fspath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mopt_mlir.diagnostics import UserError
+
+if TYPE_CHECKING:
+    from mopt_mlir.compilation import LoweredModule
+    from mopt_mlir.compile_options import CompileOptions
+    from mopt_mlir.lowering.target import Target
 
 SUFFIXES = {
     ".so": "shared library",
@@ -21,24 +26,17 @@ SUFFIXES = {
 def compile_to_file(
     source: Any,
     output: str | PathLike[str],
+    options: CompileOptions,
     *,
     header: str | PathLike[str] | None = None,
-    machine: str = "auto",
-    threads: int = 1,
-    cpu: str | None = None,
-    require_tiled: bool = False,
-    passes: str | None = None,
-    plan_cache: bool = True,
 ) -> None:
     """Compile `source` and write what the suffix of `output` stands for; see SUFFIXES.
 
-    `header` is where to write C declarations of the functions. `cpu` (LLVM's name) is what
-    instructions are selected for; unless given, the CPU of `machine`. The other parameters are
-    those of `mopt_mlir.compile`. Raises UserError, before any file is touched unless writing itself
-    fails; each file is replaced at one stroke.
+    `header` is where to write C declarations of the functions. Without `options.cpu` instructions
+    are selected for the CPU of the machine. Raises UserError, before any file is touched unless
+    writing itself fails; each file is replaced at one stroke.
     """
     from mopt_mlir.compilation import lower_source
-    from mopt_mlir.lowering import target
     from mopt_mlir.lowering.header import header_text
     from mopt_mlir.output import check_output, write_output
 
@@ -50,29 +48,16 @@ def compile_to_file(
     check_output(name)
     if header is not None:
         check_output(header)
-    chosen = target.of_cpu(cpu or _cpu_of(machine))
-    lowered = lower_source(
-        source,
-        machine=machine,
-        threads=threads,
-        require_tiled=require_tiled,
-        passes=passes,
-        plan_cache=plan_cache,
-    )
-    data = _artifact(lowered, suffix, chosen)
+    target = options.target_of_files()
+    lowered = lower_source(source, options)
+    data = _artifact(lowered, suffix, target)
     if header is not None:
         declarations = header_text(lowered.entries, os.path.basename(fspath(header)))
         write_output(header, declarations.encode())
     write_output(name, data)
 
 
-def _cpu_of(machine: str) -> str:
-    from mopt_mlir.machine import resolve
-
-    return "host" if machine in ("auto", "host") else resolve(machine).cpu
-
-
-def _artifact(lowered: Any, suffix: str, target: Any) -> bytes:
+def _artifact(lowered: LoweredModule, suffix: str, target: Target) -> bytes:
     from mopt_mlir.lowering.constants import ALIGNMENT, take_constants
     from mopt_mlir.lowering.link import link_shared
     from mopt_mlir.lowering.native import compile_module

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from os import PathLike, fspath
@@ -18,58 +18,52 @@ from mopt_mlir.diagnostics import (
     current_sink,
     sink,
 )
+from mopt_mlir.pass_base import Pass
 
 if TYPE_CHECKING:
+    from mopt_mlir.compile_options import CompileOptions
     from mopt_mlir.lowering.entries import Entry
+    from mopt_mlir.lowering.requirements import Requirement
 
 _UPSTREAM = "mlir"
 _NOT_TILED = "is not tiled"
 """How mopt-tile's remarks on operations that it leaves are recognised."""
 
-_VALUE_NAME = re.compile(r"%([A-Za-z_][A-Za-z0-9_]*)")
+_VALUE_NAME = re.compile(r"%([A-Za-z_$.-][A-Za-z0-9_$.-]*)")
 
 
 @dataclass(frozen=True)
 class LoweredModule:
-    """A module of the LLVM dialect and the functions that can be called in it."""
+    """A module of the LLVM dialect, the functions that can be called in it, and by name what these
+    demand of the sizes that their types leave open."""
 
     module: Any
     entries: tuple[Entry, ...]
+    requirements: Mapping[str, tuple[Requirement, ...]]
 
 
-def lower_source(
-    source: Any,
-    *,
-    machine: str = "auto",
-    threads: int = 1,
-    require_tiled: bool = False,
-    passes: str | None = None,
-    plan_cache: bool = True,
-) -> LoweredModule:
-    """Tile the convolutions of `source` for `machine` and lower all of it to the LLVM dialect.
+def lower_source(source: Any, options: CompileOptions) -> LoweredModule:
+    """Tile the convolutions of `source` and lower all of it to the LLVM dialect.
 
     `source` is a path, MLIR text, bytecode, a `source.Source`, or a module of any MLIR Python
-    bindings, which is not changed. `passes` replaces `mopt-tile` in front of the lowering, written
-    as between the parentheses of a pipeline. An operation that mopt-tile leaves becomes plain
-    loops with a warning; with `require_tiled` it is an error. With `plan_cache` plans are kept on
-    disk. Raises UserError.
+    bindings, which is not changed. Raises UserError.
     """
     from mopt_mlir.lowering.entries import entry_functions, read_entry
-    from mopt_mlir.machine import resolve
+    from mopt_mlir.lowering.functions import functions_of
+    from mopt_mlir.lowering.requirements import requirements
+    from mopt_mlir.pass_registry import create
 
-    if threads < 1:
-        raise UserError(f"threads={threads}: at least one thread is needed")
-    if passes is None:
-        resolve(machine)  # a wrong name is not a mistake in the source
+    first = options.first_passes()
+    if isinstance(first, Pass):
+        first.check()  # a wrong name is not a mistake in the source
     with errors_raised():
         module = load_module(source)
-        if passes is None:
-            options = f"machine={{{machine}}} threads={threads} plan-cache={int(plan_cache)}"
-            passes = f"mopt-tile{{{options}}}"
-        with _fallback_reported(require_tiled):
-            run_passes(module, passes)
-        run_passes(module, f"mopt-lower-to-llvm{{threads={threads}}}")
-    return LoweredModule(module, tuple(map(read_entry, entry_functions(module))))
+        demands = {f.attributes["sym_name"].value: requirements(f) for f in functions_of(module)}
+        with _fallback_reported(options.require_tiled):
+            run_passes(module, first)
+        run_passes(module, create("mopt-lower-to-llvm", threads=options.threads))
+    entries = tuple(map(read_entry, entry_functions(module)))
+    return LoweredModule(module, entries, {e.name: demands.get(e.name, ()) for e in entries})
 
 
 def load_module(source: Any) -> Any:
@@ -138,7 +132,7 @@ def _name_parameters(module: Any, lines: list[str]) -> None:
         set_argument_attributes(function, attributes)
 
 
-def run_passes(module: Any, passes: str) -> None:
+def run_passes(module: Any, passes: str | Pass) -> None:
     """Run passes on a module; diagnostics go to the sink. Raises Failure or UserError."""
     from mopt_mlir.pipeline import MODULE, add_passes
 

@@ -41,7 +41,8 @@ class Diagnostic:
     message: str
 
     def __str__(self) -> str:
-        return f"{self.location or '<unknown>'}: {self.severity}: {self.message}"
+        where = f"{self.location}: " if self.location else ""
+        return f"{where}{self.severity}: {self.message}"
 
 
 Sink = Callable[[Diagnostic], None]

@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING, Any
 from mopt_mlir.diagnostics import UserError
 
 if TYPE_CHECKING:
+    from mopt_mlir.compilation import LoweredModule
+    from mopt_mlir.compile_options import CompileOptions
     from mopt_mlir.lowering.entries import Entry
     from mopt_mlir.lowering.function import Function
+    from mopt_mlir.lowering.target import Target
 
 
 class Executable:
@@ -30,6 +33,8 @@ class Executable:
 
     def __getitem__(self, name: str) -> Function:
         """The function `name`. Raises UserError, with the known names, if there is none."""
+        if not isinstance(name, str):
+            raise TypeError(f"a function is named by a text, not by {type(name).__name__}")
         if name not in self._functions:
             raise UserError(_unknown(name, tuple(self._functions)))
         return self._functions[name]
@@ -54,37 +59,49 @@ def compile(
     """Compile `source` to native code in this process.
 
     `source` is a path, MLIR text, bytecode, or a module of any MLIR Python bindings, which is left
-    as it is. `machine` is what convolutions are tiled for: `auto` is the host, with what the module
-    says of its target. `threads` is the number of cores, `cpu` (LLVM's name) what instructions are
-    selected for: the host unless given. `passes` replaces `mopt-tile`, written as between the
-    parentheses of a pipeline. With `plan_cache` plans are kept on disk, see `solver.cache`.
+    as it is. `cpu` is the host unless given; `compile_options.CompileOptions` says what the others
+    are. An operation that cannot be tiled is compiled to plain loops with a warning, or refused
+    with `require_tiled`.
 
-    An operation that cannot be tiled is compiled to plain loops with a warning, or refused with
-    `require_tiled`. Raises UserError, which carries the location, for whatever is wrong.
+    Raises TypeError for an argument of another type, and UserError, which carries the location, for
+    whatever else is wrong.
     """
+    from mopt_mlir.compile_options import CompileOptions
+
+    options = CompileOptions(
+        machine=machine,
+        threads=threads,
+        cpu=cpu,
+        require_tiled=require_tiled,
+        passes=passes,
+        plan_cache=plan_cache,
+    )
+    return compile_with(source, options)
+
+
+def compile_with(source: Any, options: CompileOptions) -> Executable:
+    """`compile` for whoever has its options together."""
     from mopt_mlir.compilation import lower_source
-    from mopt_mlir.lowering import target
+
+    target = options.target_here()
+    return _load(lower_source(source, options), target)
+
+
+def _load(lowered: LoweredModule, target: Target) -> Executable:
+    """Generate code for `target` and load it into this process."""
     from mopt_mlir.lowering.constants import take_constants
     from mopt_mlir.lowering.function import Function
     from mopt_mlir.lowering.jit import LoadedCode
     from mopt_mlir.lowering.native import compile_module
     from mopt_mlir.lowering.scratch import RELEASE
 
-    chosen = target.of_cpu(cpu or "host")
-    target.check_runs_here(chosen)
-    lowered = lower_source(
-        source,
-        machine=machine,
-        threads=threads,
-        require_tiled=require_tiled,
-        passes=passes,
-        plan_cache=plan_cache,
-    )
     constants = take_constants(lowered.module)
     symbols = [entry.symbol for entry in lowered.entries]
-    native = compile_module(lowered.module, chosen, [*symbols, RELEASE])
+    native = compile_module(lowered.module, target, [*symbols, RELEASE])
     code = LoadedCode(native, symbols, constants)
-    return Executable({entry.name: Function(entry, code) for entry in lowered.entries})
+    return Executable(
+        {e.name: Function(e, code, lowered.requirements[e.name]) for e in lowered.entries}
+    )
 
 
 def _unknown(name: str, known: tuple[str, ...]) -> str:

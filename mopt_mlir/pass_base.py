@@ -29,7 +29,7 @@ class Pass(ABC):
 
     name: ClassVar[str]
 
-    def check(self) -> None:
+    def check(self) -> None:  # noqa: B027 (most passes have nothing to check)
         """Raise UserError where an option makes no sense, as far as that shows without a module.
 
         Called when the pass is added to a pipeline, so that what is wrong is located there.

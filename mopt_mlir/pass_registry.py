@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from difflib import get_close_matches
 from importlib import import_module
+from typing import Any
 
 from mopt_mlir.diagnostics import UserError
 from mopt_mlir.pass_base import Pass
@@ -34,3 +35,10 @@ def load(name: str) -> type[Pass]:
     module, _, cls = entry.partition(":")
     found: type[Pass] = getattr(import_module(module), cls)
     return found
+
+
+def create(name: str, **options: str | int | float | bool) -> Pass:
+    """The pass `name`, with options by the names of its fields."""
+    cls: Any = load(name)
+    made: Pass = cls(**options)
+    return made

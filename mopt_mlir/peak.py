@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from mopt_mlir.lowering.target import check_runs_here, of_cpu, vector_bits
 from mopt_mlir.machine.bench import numbers
+from mopt_mlir.machine.facts import observe
 from mopt_mlir.machine.kernels import CHAINS, compiled
 from mopt_mlir.machine.team import Team
 from mopt_mlir.problem import ElementType
@@ -29,9 +32,16 @@ def measure_peak(
     lanes = bits // (8 * element.size)
     kernel = compiled(bits, cpu)[f"fma_{element.value}"]
     values = [(numbers(element, lanes),) for _ in range(threads)]
-    with Team([None] * threads) as team:
+    with Team(_places(threads)) as team:
         rounds = 1024
         while (elapsed := team.seconds(kernel, rounds, values)) < _SECONDS:
             rounds *= 2 if elapsed > _SECONDS / 8 else 8
         best = min(team.seconds(kernel, rounds, values) for _ in range(_RUNS))
     return 2e-9 * lanes * CHAINS * rounds * threads / best
+
+
+def _places(threads: int) -> Sequence[int | None]:
+    """A core for each thread: where the scheduler puts two on one, the first to start waits for the
+    second in vain. Where it likes if there are more threads than cores, or only one."""
+    places = observe().places if threads > 1 else ()
+    return places[:threads] if threads <= len(places) else [None] * threads

@@ -15,14 +15,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mopt_mlir.bindings import bindings_of
-from mopt_mlir.diagnostics import UserError
-from mopt_mlir.reference_linalg import Structured, count_flops
-from mopt_mlir.reference_scalar import evaluate_scalar, unsupported
+from mopt_mlir.diagnostics import UserError, describe
+from mopt_mlir.reference_linalg import Structured
+from mopt_mlir.reference_scalar import evaluate_scalar, rounded_to, unsupported
 from mopt_mlir.reference_shapes import SHAPE_OPERATIONS, padded
 
 Array = NDArray[Any]
 
-_UNIT_ROUNDOFF = {"f32": 2.0**-24, "f64": 2.0**-53}
+_ROUNDING = {
+    "bf16": (2.0**-8, 2.0**-134),
+    "f16": (2.0**-11, 2.0**-25),
+    "f32": (2.0**-24, 2.0**-150),
+    "f64": (2.0**-53, 0.0),
+}
+"""By element type half the distance from 1 to the next number, which bounds the relative error of a
+rounding, and half the smallest number, which bounds the error below the normal numbers."""
 
 _RESOURCE = re.compile(r'"0x([0-9A-Fa-f]+)"')
 _RESOURCE_HEADER = 4  # bytes of alignment in front of a resource's elements
@@ -32,12 +39,14 @@ _RESOURCE_HEADER = 4  # bytes of alignment in front of a resource's elements
 class Outcome:
     """`arguments` are the function's arguments as it leaves them, `results` what it returns.
 
-    `roundings` bounds how many roundings the computation of one element goes through.
+    `roundings` bounds how many roundings the computation of one element goes through, `elements`
+    are the types that numbers are rounded to.
     """
 
     arguments: list[Array]
     results: list[Array]
     roundings: int
+    elements: frozenset[str]
 
 
 def evaluate(
@@ -52,14 +61,15 @@ def evaluate(
     interpreter = _Interpreter(module, absolute)
     values = [interpreter.number(argument).copy() for argument in arguments]
     results = interpreter.call(name, values)
-    return Outcome(values, results, interpreter.roundings)
+    elements = frozenset(interpreter.elements)
+    return Outcome(values, results, interpreter.roundings, elements)
 
 
 def error_bounds(
-    module: Any, name: str, arguments: Sequence[Any], element: str
+    module: Any, name: str, arguments: Sequence[Any]
 ) -> tuple[list[Array], list[Array]]:
-    """Per element of the arguments and results, how far from `evaluate` a correct program in
-    `element` (`f32` or `f64`) may end up, in whatever order it sums.
+    """Per element of the arguments and results, how far from `evaluate` a correct program may end
+    up that computes in the types of the module, in whatever order it sums.
 
     A sum of n products is computed with an error of at most (n + 1) u sum(|a| |b|) to first order,
     u being half the distance from 1 to the next number (Higham, Accuracy and Stability of Numerical
@@ -67,27 +77,13 @@ def error_bounds(
     higher orders and float64's own rounding.
     """
     outcome = evaluate(module, name, arguments, absolute=True)
-    scale = 2 * _UNIT_ROUNDOFF[element] * outcome.roundings
-    return [a * scale for a in outcome.arguments], [r * scale for r in outcome.results]
+    known = [_ROUNDING[element] for element in outcome.elements]
+    relative, absolute = (max(errors) for errors in zip(*known, strict=True)) if known else (0, 0)
 
+    def bound(magnitudes: Array) -> Array:
+        return 2 * outcome.roundings * (relative * magnitudes + absolute)
 
-def flops_of(module: Any, name: str) -> int | None:
-    """Floating-point operations of the linalg operations in the function `name`.
-
-    None where a shape is not static, so that it depends on the arguments.
-    """
-    total = 0
-    for nested in _function(module, name).regions[0].blocks[0].operations:
-        operation = nested.operation
-        count: int | None = 0
-        if operation.name == "func.call":
-            count = flops_of(module, operation.attributes["callee"].value)
-        elif operation.name.startswith("linalg."):
-            count = count_flops(operation)
-        if count is None:
-            return None
-        total += count
-    return total
+    return list(map(bound, outcome.arguments)), list(map(bound, outcome.results))
 
 
 class _Interpreter:
@@ -97,6 +93,7 @@ class _Interpreter:
         self.module = module
         self.absolute = absolute
         self.roundings = 0
+        self.elements: set[str] = set()
         self._globals: dict[str, Array] = {}
 
     def number(self, value: Any) -> Array:
@@ -138,6 +135,9 @@ class _Interpreter:
             return [padded(operation, operands, values)]
         if operation.name in SHAPE_OPERATIONS:
             return SHAPE_OPERATIONS[operation.name](operation, operands)
+        if (element := rounded_to(operation)) is not None:
+            self.roundings += 1
+            self.elements.add(element)
         return [np.asarray(evaluate_scalar(operation, operands, self.absolute))]
 
     def _run_structured(
@@ -149,6 +149,7 @@ class _Interpreter:
             outputs = [output.copy() for output in outputs]
         operands = operands[: structured.inputs] + outputs
         self.roundings += structured.run(operands, values, absolute=self.absolute)
+        self.elements |= structured.elements
         return outputs[: len(operation.results)]
 
     def _global(self, name: str) -> Array:
@@ -180,6 +181,7 @@ def _function(module: Any, name: str) -> Any:
         operation = nested.operation
         if operation.name == "func.func" and operation.attributes["sym_name"].value == name:
             if len(operation.regions[0].blocks) != 1:
-                raise unsupported(operation)
+                message = f"the reference knows no branches, and function '{name}' has some"
+                raise UserError(message, describe(operation.location))
             return operation
     raise UserError(f"the reference finds no function '{name}'")

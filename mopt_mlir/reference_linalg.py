@@ -21,7 +21,9 @@ from mopt_mlir.reference_scalar import (
     ADDITIONS,
     CASTS,
     MULTIPLICATIONS,
+    NARROWING,
     evaluate_scalar,
+    rounded_to,
     unsupported,
 )
 
@@ -50,8 +52,7 @@ class Structured:
             accesses = tuple(tuple(map(_axis, attribute.value.results)) for attribute in maps)
         except ValueError:
             raise unsupported(operation) from None
-        inputs = operation.attributes["operandSegmentSizes"][0]
-        return Structured(operation, accesses, inputs, maps[0].value.n_dims)
+        return Structured(operation, accesses, _inputs(operation), maps[0].value.n_dims)
 
     @property
     def reductions(self) -> list[int]:
@@ -74,7 +75,14 @@ class Structured:
     def roundings(self, extents: Sequence[int]) -> int:
         """How many roundings an element of the result goes through at most."""
         summands = prod(extents[loop] for loop in self.reductions)
-        return summands * self._count(ADDITIONS) + self._count(MULTIPLICATIONS)
+        repeated = self._count((*ADDITIONS, NARROWING))
+        return summands * repeated + self._count(MULTIPLICATIONS)
+
+    @property
+    def elements(self) -> set[str]:
+        """The types that the body rounds to."""
+        found = (rounded_to(op.operation) for op in self.body.operations)
+        return {element for element in found if element is not None}
 
     def flops(self, extents: Sequence[int]) -> int:
         """Floating-point operations of the whole iteration space."""
@@ -122,6 +130,14 @@ def count_flops(operation: Any) -> int | None:
         return None
     extents = structured.extents([tuple(getattr(type_, "shape", ())) for type_ in types])
     return structured.flops(extents)
+
+
+def _inputs(operation: Any) -> int:
+    """How many of the operands are inputs; the others are outputs."""
+    if "operandSegmentSizes" in operation.attributes:
+        return int(operation.attributes["operandSegmentSizes"][0])
+    operands = len(operation.operands)
+    return operands // 2 if operation.name == "linalg.reduce" else operands - 1
 
 
 def _axis(expression: Any) -> Axis:

@@ -11,7 +11,8 @@ from mopt_mlir.diagnostics import UserError, describe
 
 ADDITIONS = ("arith.addf", "arith.subf")
 MULTIPLICATIONS = ("arith.mulf", "arith.divf")
-CASTS = ("arith.extf", "arith.truncf")
+NARROWING = "arith.truncf"
+CASTS = ("arith.extf", NARROWING)
 
 _COMPARISONS: Sequence[Callable[..., Any]] = (
     np.equal,
@@ -93,6 +94,14 @@ def evaluate_scalar(operation: Any, operands: Sequence[Any], absolute: bool) -> 
         if predicate > _UNORDERED:
             return _COMPARISONS[predicate - _UNORDERED - 1](*operands)
     raise unsupported(operation)
+
+
+def rounded_to(operation: Any) -> str | None:
+    """The element type that an operation rounds its result to; None if it is exact."""
+    if operation.name not in (*ADDITIONS, *MULTIPLICATIONS, NARROWING, "math.fma"):
+        return None
+    type_ = operation.results[0].type
+    return str(getattr(type_, "element_type", type_))
 
 
 def unsupported(operation: Any) -> UserError:

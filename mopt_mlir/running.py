@@ -15,7 +15,8 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
-from mopt_mlir.diagnostics import UserError
+from mopt_mlir.compile_options import DEFAULTS, CompileOptions
+from mopt_mlir.diagnostics import UserError, describe
 from mopt_mlir.lowering.arrays import DTYPES
 from mopt_mlir.lowering.entries import Entry, Parameter
 
@@ -73,78 +74,69 @@ class Measurement:
         return self.gflops / self.peak if self.gflops else None
 
 
+@dataclass(frozen=True)
+class RunOptions:
+    """How to run: on random data from `seed`, `repeat` times, each time with caches flushed if
+    `cold`; with `check` the results of one run are compared with the reference.
+
+    Raises UserError for a value that makes no sense.
+    """
+
+    seed: int = 0
+    repeat: int = 10
+    cold: bool = False
+    check: bool = False
+
+    def __post_init__(self) -> None:
+        if self.repeat < 1:
+            raise UserError(f"repeat={self.repeat}: at least one run is needed")
+        if self.seed < 0:
+            raise UserError(f"seed={self.seed}: a seed is 0 or more")
+
+
 def run_entry(
     source: Any,
     entry: str | None = None,
-    *,
-    seed: int = 0,
-    repeat: int = 10,
-    cold: bool = False,
-    check: bool = False,
-    machine: str = "auto",
-    threads: int = 1,
-    cpu: str | None = None,
-    require_tiled: bool = False,
-    plan_cache: bool = True,
+    run: RunOptions = RunOptions(),
+    options: CompileOptions = DEFAULTS,
 ) -> Measurement:
-    """Compile `source`, run one of its functions `repeat` times on random data, and measure it.
+    """Compile `source`, run one of its functions on random data, and measure it.
 
-    `entry` may be left out if there is only one. With `cold` the caches are flushed before each
-    run; with `check` the results of one run are compared with the reference. The other parameters
-    are those of `mopt_mlir.compile`. Raises UserError.
+    `entry` may be left out if there is only one. Raises UserError.
     """
     from mopt_mlir.compilation import load_module
-    from mopt_mlir.executable import compile
+    from mopt_mlir.executable import compile_with
 
-    executable = compile(
-        source,
-        machine=machine,
-        threads=threads,
-        cpu=cpu,
-        require_tiled=require_tiled,
-        plan_cache=plan_cache,
-    )
-    function = executable[_only(executable.entries) if entry is None else entry]
-    return measure(
-        function,
-        load_module(source),
-        seed=seed,
-        repeat=repeat,
-        cold=cold,
-        check=check,
-        threads=threads,
-        cpu=cpu,
-    )
+    executable = compile_with(source, options)
+    module = load_module(source)
+    if entry is None:
+        entry = _only(executable.entries, describe(module.location))
+    return measure(executable[entry], module, run, threads=options.threads, cpu=options.cpu)
 
 
 def measure(
     function: Function,
     module: Any,
+    run: RunOptions = RunOptions(),
     *,
-    seed: int = 0,
-    repeat: int = 10,
-    cold: bool = False,
-    check: bool = False,
     threads: int = 1,
     cpu: str | None = None,
 ) -> Measurement:
-    """Run a compiled function of `module` on random data; the parameters are as in `run_entry`."""
+    """Run a function of `module` that was compiled for `threads` and `cpu`, and measure it."""
     from mopt_mlir.peak import measure_peak
-    from mopt_mlir.reference import flops_of
+    from mopt_mlir.reference_flops import flops_of
 
-    if repeat < 1:
-        raise UserError(f"repeat={repeat}: at least one run is needed")
     signature = function.entry
-    accuracy = _accuracy(function, module, seed) if check else None
-    arguments = random_arguments(signature, seed)
-    element = _precision(signature.parameters)
+    accuracy = _accuracy(function, module, run.seed) if run.check else None
+    arguments = random_arguments(signature, run.seed)
+    element = _peak_element(signature.parameters)
     before = measure_peak(element, threads, cpu)
-    seconds = time_runs(function.bind(*arguments), repeat, flush_caches if cold else None)
+    seconds = time_runs(function.bind(*arguments), run.repeat, flush_caches if run.cold else None)
     after = measure_peak(element, threads, cpu)  # the clock drifts, and other processes disturb
     return Measurement(
         entry=signature.name,
         threads=threads,
-        cold=cold,
+        cold=run.cold,
         seconds=seconds,
         flops=flops_of(module, signature.name),
         peak=max(before, after),
@@ -196,10 +188,12 @@ def _ballast() -> list[Array]:
     return [np.ones(size // machine.cores, np.uint8) for _ in range(machine.cores)]
 
 
-def _only(entries: Sequence[Entry]) -> str:
+def _only(entries: Sequence[Entry], where: str) -> str:
     if len(entries) == 1:
         return entries[0].name
-    known = ", ".join(entry.name for entry in entries) or "none"
+    if not entries:
+        raise UserError("the module has no function that can be run", where)
+    known = ", ".join(entry.name for entry in entries)
     raise UserError(f"the module has {len(entries)} functions, name one with --entry: {known}")
 
 
@@ -227,9 +221,16 @@ def _numbers(generator: np.random.Generator, dtype: np.dtype[Any], count: int) -
     return generator.standard_normal(count).astype(dtype)
 
 
-def _precision(parameters: Sequence[Parameter]) -> str:
-    """The element type that the function computes in: the less precise one if there are two."""
-    return "f32" if any(p.element == "f32" for p in parameters) else "f64"
+def _peak_element(parameters: Sequence[Parameter]) -> str:
+    """The element type whose peak is what to compare with: f16 is computed in vectors of f32."""
+    return "f32" if any(p.element in ("f16", "f32") for p in parameters) else "f64"
+
+
+def _results(returned: Any) -> tuple[Any, ...]:
+    """What a compiled function returned, one by one."""
+    if returned is None:
+        return ()
+    return returned if isinstance(returned, tuple) else (returned,)
 
 
 def _accuracy(function: Function, module: Any, seed: int) -> Accuracy:
@@ -238,11 +239,9 @@ def _accuracy(function: Function, module: Any, seed: int) -> Accuracy:
 
     entry = function.entry
     arguments = random_arguments(entry, seed)
-    precision = _precision(entry.parameters)
-    bounds = [*chain(*error_bounds(module, entry.name, arguments, precision))]
+    bounds = [*chain(*error_bounds(module, entry.name, arguments))]
     expected = evaluate(module, entry.name, arguments)
-    returned = function(*arguments)
-    results = returned if isinstance(returned, tuple) else (returned,) * len(expected.results)
+    results = _results(function(*arguments))
     given = [p for p in entry.parameters if p.access != "result"]
     compared = [p.access == "write" for p in given] + [True] * len(results)
     relative = of_bound = 0.0

@@ -18,8 +18,8 @@ class LowerToLLVMPass(Pass):
     one pointer per buffer; any other public function `f` gets `_mlir_ciface_f`, which takes MLIR's
     memref descriptors. The attribute `mopt.entry` on each of them describes its parameters.
 
-    linalg operations that are still there become plain loops, the innermost of which LLVM is asked
-    to vectorise.
+    linalg operations that are still there become plain loops, ordered such that LLVM can vectorise
+    the innermost ones. It is kept from all other loops.
 
     `affine.parallel` and `scf.parallel` become OpenMP parallel loops unless `threads` is 1.
     """

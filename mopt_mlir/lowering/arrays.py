@@ -50,11 +50,13 @@ _DLPACK_READ_ONLY = 1
 
 
 class Buffer(NamedTuple):
-    """An array that was checked, the address of its first element, and its extent in bytes."""
+    """An array that was checked, the address of its first element, and the memory that it lies in:
+    from `begin` up to `end`."""
 
     array: Array
     address: int
-    span: int
+    begin: int
+    end: int
 
 
 class BufferArgument:
@@ -73,14 +75,14 @@ class BufferArgument:
         self._shape = parameter.shape
         size = self.dtype.itemsize
         self._strides = tuple(None if s is None else s * size for s in parameter.strides)
-        self._static_span = _span(self._shape, self._strides, size) if parameter.is_static else 0
+        self._reach = _reach(self._shape, self._strides, size) if parameter.is_static else (0, 0)
 
     def bind(self, value: Any) -> Buffer:
         """The memory of `value`, an array or what exports DLPack.
 
         Raises TypeError for what is not an array on the CPU or has another element type, ValueError
-        for another shape, other strides, elements that are not aligned, or memory that must not be
-        written to but would be.
+        for another shape, other strides, elements that are not aligned, and where memory would be
+        written to that must not be, or that several elements share.
         """
         if (  # the usual case, in little time
             type(value) is np.ndarray
@@ -89,7 +91,7 @@ class BufferArgument:
             and value.strides == self._strides
             and (value.flags.writeable or not self._written)
         ):
-            return Buffer(value, self._address(value), self._static_span)
+            return self._buffer(value, self._reach)
         array, writable = _as_array(value, self._where, self._written)
         if array.dtype != self.dtype:
             raise TypeError(f"{self._where}: expected elements of {self.dtype}, got {array.dtype}")
@@ -100,13 +102,22 @@ class BufferArgument:
             self._check_strides(array)
         if self._written and not writable:
             raise ValueError(f"{self._where}: the function writes to it, but it is read-only")
-        span = _span(array.shape, array.strides, array.itemsize)
-        return Buffer(array, self._address(array), span)
+        if self._written and _overlaps_itself(array):
+            raise ValueError(
+                f"{self._where}: the function writes to it, but elements share memory (its strides "
+                f"are {array.strides} bytes)"
+            )
+        return self._buffer(array, _reach(array.shape, array.strides, array.itemsize))
 
     def empty(self) -> Buffer:
         """A new array for a result of static shape."""
         array = np.empty([extent or 0 for extent in self._shape], self.dtype)
-        return Buffer(array, array.ctypes.data, array.nbytes)
+        return self._buffer(array, (0, array.nbytes))
+
+    def _buffer(self, array: Array, reach: tuple[int, int]) -> Buffer:
+        first, end = reach
+        address = self._address(array)
+        return Buffer(array, address, address + first, address + end)
 
     def _address(self, array: Array) -> int:
         address: int = array.__array_interface__["data"][0]
@@ -165,10 +176,7 @@ class ScalarArgument:
 
 def overlap(first: Buffer, second: Buffer) -> bool:
     """Whether two buffers share memory; in doubt they do."""
-    if (
-        first.address + first.span <= second.address
-        or second.address + second.span <= first.address
-    ):
+    if first.end <= second.begin or second.end <= first.begin:
         return False
     try:
         # numpy's stubs know two values of max_work only
@@ -177,11 +185,25 @@ def overlap(first: Buffer, second: Buffer) -> bool:
         return True
 
 
-def _span(shape: Sequence[Any], strides: Sequence[Any], size: int) -> int:
-    """Bytes from the first element to the end of the last one."""
+def _reach(shape: Sequence[Any], strides: Sequence[Any], size: int) -> tuple[int, int]:
+    """Where memory begins and ends, in bytes from element 0; it begins before with a negative
+    stride."""
     if 0 in shape:
-        return 0
-    return int(size + sum((n - 1) * stride for n, stride in zip(shape, strides, strict=True)))
+        return 0, 0
+    steps = [int((n - 1) * stride) for n, stride in zip(shape, strides, strict=True)]
+    return sum(min(step, 0) for step in steps), size + sum(max(step, 0) for step in steps)
+
+
+def _overlaps_itself(array: Array) -> bool:
+    """Whether elements may share memory: whether an axis takes smaller steps than the elements
+    inside of it reach."""
+    inside = array.itemsize
+    axes = zip(map(abs, array.strides), array.shape, strict=True)
+    for stride, extent in sorted(axis for axis in axes if axis[1] != 1):
+        if stride < inside and array.size:
+            return True
+        inside += (extent - 1) * stride
+    return False
 
 
 def _as_array(value: Any, where: str, write: bool) -> tuple[Array, bool]:

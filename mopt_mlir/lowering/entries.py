@@ -15,6 +15,7 @@ from mopt_mlir.diagnostics import emit
 from mopt_mlir.lowering.functions import (
     argument_attributes,
     functions_of,
+    is_public,
     set_argument_attributes,
 )
 from mopt_mlir.lowering.results import RESULT
@@ -165,9 +166,9 @@ def entry_functions(module: Any) -> list[Any]:
 
 def _entry_of(ir: Any, function: Any, attributes: list[dict[str, Any]]) -> Entry | None:
     """The entry point that a public function is, None for any other function."""
-    fields = function.attributes
-    if "sym_visibility" in fields and fields["sym_visibility"].value != "public":
+    if not is_public(function):
         return None
+    fields = function.attributes
     name, type_ = fields["sym_name"].value, fields["function_type"].value
     for part in (*type_.inputs, *type_.results):
         if _parameter(ir, "", part) is None:

@@ -22,7 +22,9 @@ _ANNOTATION = "llvm.loop_annotation"
 
 _NOT_VECTORISED = "#llvm.loop_annotation<vectorize = <disable = true>>"
 _REDUCTION = "#linalg.iterator_type<reduction>"
-_REASSOCIATE = "#arith.fastmath<reassoc>"
+_STRICT = "#arith.fastmath<none>"
+_FUSE = "#arith.fastmath<contract>"
+_FUSE_AND_REORDER = "#arith.fastmath<reassoc,contract>"
 _WORTH_VECTORS = 8  # iterations
 
 
@@ -85,7 +87,8 @@ def _order_loops(generic: Any, bindings: Bindings) -> None:
 
     That is the loop over the last axis of the first output, unless another operand jumps through
     memory along it and there is a reduction along which none does (as in a matrix-vector product).
-    The sum of such a reduction may be computed in another order.
+    The sum of such a reduction may be computed in another order. As in tiled code, products are
+    added to sums without being rounded.
     """
     ir = bindings.ir
     inputs = generic.attributes["operandSegmentSizes"][0]
@@ -96,10 +99,10 @@ def _order_loops(generic: Any, bindings: Bindings) -> None:
     last = [axis.position for axis in axes[-1:] if isinstance(axis, ir.AffineDimExpr)]
     smooth = (loop for loop in (*last, *reductions) if _is_smooth(generic, maps, loop, bindings))
     innermost = next(smooth, last[0] if last else None)
+    if reductions:
+        _relax(generic, _FUSE_AND_REORDER if innermost in reductions else _FUSE)
     if innermost is None:
         return
-    if innermost in reductions:
-        _let_reassociate(generic, inputs)
     others = [loop for loop in range(len(kinds)) if loop != innermost]
     _interchange(generic, maps, [*others, innermost], bindings)
 
@@ -140,13 +143,13 @@ def _last_stride(type_: Any) -> int | None:
     return int(strides[-1])
 
 
-def _let_reassociate(generic: Any, inputs: int) -> None:
-    """Allow LLVM to add up in vectors what the body adds to its outputs."""
-    ir = bindings_of(generic).ir
-    outputs = list(generic.regions[0].blocks[0].arguments)[inputs:]
-    for addition in find(generic, "arith.addf"):
-        if any(operand in outputs for operand in addition.operands):
-            addition.attributes["fastmath"] = ir.Attribute.parse(_REASSOCIATE, generic.context)
+def _relax(generic: Any, flags: str) -> None:
+    """Give LLVM more freedom in what the body sums up, where nothing else was said."""
+    parse = bindings_of(generic).ir.Attribute.parse
+    strict, relaxed = (parse(text, generic.context) for text in (_STRICT, flags))
+    for operation in find(generic, "arith.addf", "arith.mulf"):
+        if operation.attributes["fastmath"] == strict:
+            operation.attributes["fastmath"] = relaxed
 
 
 def _interchange(generic: Any, maps: list[Any], order: list[int], bindings: Bindings) -> None:

@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from mopt_mlir.lowering.arrays import Buffer, BufferArgument, ScalarArgument, overlap
+from mopt_mlir.lowering.arrays import Array, Buffer, BufferArgument, ScalarArgument, overlap
 from mopt_mlir.lowering.conventions import preparation
 from mopt_mlir.lowering.entries import Entry, Parameter
 from mopt_mlir.lowering.jit import LoadedCode
+from mopt_mlir.lowering.requirements import Requirement
 
 
 class Function:
     """Call it with one argument per parameter; tensor results are returned as new arrays, or
     written to the arrays given as `out`.
 
-    What does not fit raises TypeError or ValueError, naming the argument, and nothing is called.
+    What does not fit raises TypeError or ValueError, naming the argument, and nothing is called;
+    neither is anything if sizes that the types leave open do not fit `requirements`.
     """
 
-    def __init__(self, entry: Entry, code: LoadedCode) -> None:
+    def __init__(
+        self, entry: Entry, code: LoadedCode, requirements: Sequence[Requirement] = ()
+    ) -> None:
         self.entry = entry
+        self._requirements = requirements
         self._code = code  # keeps the machine code in memory
         self._prepare = preparation(entry, code.address(entry.symbol))
         given = [p for p in entry.parameters if p.access != "result"]
@@ -58,17 +64,11 @@ class Function:
         for first, second in self._apart:
             if overlap(values[first], values[second]):
                 raise ValueError(self._overlap_message(first, second))
-        call, order = self._prepare(values), self._order
+        for requirement in self._requirements:
+            if violation := requirement.violation(values):
+                raise ValueError(f"{self.entry.name}: {violation}")
         arrays = tuple(result.array for result in results)
-        alive = self._code, values  # the pointers in `call` do not keep them alive
-
-        def run(_: Any = alive) -> Any:
-            returned = (*call(), *arrays)
-            if len(order) == 1:
-                return returned[0]
-            return tuple(returned[i] for i in order) if order else None
-
-        return run
+        return _Bound(self._prepare(values), arrays, self._order, (self._code, values))
 
     def _outputs(self, out: Any) -> list[Buffer]:
         if out is None:
@@ -84,6 +84,23 @@ class Function:
     def _overlap_message(self, first: int, second: int) -> str:
         names = self.entry.parameters[first].name, self.entry.parameters[second].name
         return f"{self.entry.name}: '{names[0]}' is written to and overlaps '{names[1]}'"
+
+
+@dataclass(frozen=True)
+class _Bound:
+    """A call whose arguments were checked. `order` sorts what it returns by value and the `arrays`
+    of other results; `alive` is what the pointers inside `call` need."""
+
+    call: Callable[[], tuple[Any, ...]]
+    arrays: tuple[Array, ...]
+    order: Sequence[int]
+    alive: Any
+
+    def __call__(self) -> Any:
+        returned = (*self.call(), *self.arrays)
+        if len(self.order) == 1:
+            return returned[0]
+        return tuple(returned[i] for i in self.order) if self.order else None
 
 
 def _argument(parameter: Parameter, entry: Entry) -> BufferArgument | ScalarArgument:

@@ -13,6 +13,12 @@ def functions_of(module: Any) -> list[Any]:
     return [op for op in operations if op.name == "func.func" and len(op.regions[0].blocks)]
 
 
+def is_public(function: Any) -> bool:
+    """Whether a function can be called from outside its module."""
+    attributes = function.attributes
+    return "sym_visibility" not in attributes or attributes["sym_visibility"].value == "public"
+
+
 def argument_attributes(function: Any) -> list[dict[str, Any]]:
     """The attributes of each parameter of a function."""
     if "arg_attrs" not in function.attributes:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from itertools import chain, count
 
 from mopt_mlir.lowering.entries import Entry, Parameter
 
@@ -31,12 +33,14 @@ try typedef typeid typename union unsigned using virtual void volatile while xor
 """
 _RESERVED = frozenset(_KEYWORDS.split())
 
+_RESULTS = "results"  # the parameter that several results are written to
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 _NOTE = """\
 /* Buffers are dense and row-major unless strides are given, in elements. Pointers are aligned as
- * their types demand; 64 bytes are faster. A buffer that is written to overlaps no other. */
+ * their types demand; 64 bytes are faster. A buffer that is written to overlaps no other. Nothing
+ * checks that sizes given as "?" fit together. */
 """
 
 
@@ -78,12 +82,13 @@ typedef struct {{ void *allocated; void *aligned; int64_t offset;{sizes} }} mopt
 
 
 def _declaration(entry: Entry) -> str:
-    lines = [f"/* {entry.name}"]
-    lines += [f" *   {_c_identifier(p.name)}: {_description(p)}" for p in entry.parameters]
+    entry = _with_c_names(entry)
+    lines = [f"/* {_in_comment(entry.name)}"]
+    lines += [f" *   {p.name}: {_description(p)}" for p in entry.parameters]
     lines += [f" *   returns {_description(r)}" for r in entry.results]
     comment = "\n".join([*lines, " */"])
-    if not _IDENTIFIER.fullmatch(entry.symbol):
-        return f'{comment}\n/* "{entry.symbol}" is not a name in C: use dlsym(). */\n'
+    if not _IDENTIFIER.fullmatch(entry.symbol) or entry.symbol in _RESERVED:
+        return f'{comment}\n/* "{_in_comment(entry.symbol)}" is not a name in C: use dlsym(). */\n'
     if entry.takes_pointers:
         result = C_NAMES[entry.results[0].element] if entry.results else "void"
         parameters = [_pointer(p) for p in entry.parameters]
@@ -95,18 +100,16 @@ def _with_descriptors(entry: Entry) -> str:
     parameters = [
         _scalar(p)
         if p.shape is None
-        else f"{'const ' * (p.access == 'read')}mopt_memref_{len(p.shape)} *{_c_identifier(p.name)}"
+        else f"{'const ' * (p.access == 'read')}mopt_memref_{len(p.shape)} *{p.name}"
         for p in entry.parameters
     ]
     result, struct = "void", ""
     if len(entry.results) > 1:
-        fields = " ".join(f"{_by_value(r)} {_c_identifier(r.name)};" for r in entry.results)
+        fields = " ".join(f"{_by_value(r)} {r.name};" for r in entry.results)
         struct = f"typedef struct {{ {fields} }} {entry.name}_results;\n"
-        parameters.insert(0, f"{entry.name}_results *results")
+        parameters.insert(0, f"{entry.name}_results *{_RESULTS}")
     elif entry.results and entry.results[0].shape is not None:
-        parameters.insert(
-            0, f"{_by_value(entry.results[0])} *{_c_identifier(entry.results[0].name)}"
-        )
+        parameters.insert(0, f"{_by_value(entry.results[0])} *{entry.results[0].name}")
     elif entry.results:
         result = _by_value(entry.results[0])
     return f"{struct}{result} {entry.symbol}({', '.join(parameters)});\n"
@@ -122,11 +125,11 @@ def _pointer(parameter: Parameter) -> str:
     if parameter.shape is None:
         return _scalar(parameter)
     const = "const " if parameter.access == "read" else ""
-    return f"{const}{C_NAMES[parameter.element]} *{_c_identifier(parameter.name)}"
+    return f"{const}{C_NAMES[parameter.element]} *{parameter.name}"
 
 
 def _scalar(parameter: Parameter) -> str:
-    return f"{C_NAMES[parameter.element]} {_c_identifier(parameter.name)}"
+    return f"{C_NAMES[parameter.element]} {parameter.name}"
 
 
 def _description(parameter: Parameter) -> str:
@@ -145,7 +148,26 @@ def _size(size: int | None) -> str:
     return "?" if size is None else str(size)
 
 
-def _c_identifier(name: str) -> str:
-    """`name` itself where C and C++ take it for a parameter."""
+def _in_comment(text: str) -> str:
+    return text.replace("*/", "* /")
+
+
+def _with_c_names(entry: Entry) -> Entry:
+    """The same with names that C and C++ take for parameters and members, each only once."""
+    taken = {_RESULTS}
+
+    def renamed(parameters: Iterable[Parameter]) -> tuple[Parameter, ...]:
+        return tuple(replace(p, name=_c_identifier(p.name, taken)) for p in parameters)
+
+    return replace(entry, parameters=renamed(entry.parameters), results=renamed(entry.results))
+
+
+def _c_identifier(name: str, taken: set[str]) -> str:
+    """`name`, changed where it is no identifier or is `taken`, to which it is then added."""
     safe = re.sub(r"\W", "_", name, flags=re.ASCII)
-    return f"{safe}_" if safe in _RESERVED or not _IDENTIFIER.fullmatch(safe) else safe
+    if safe in _RESERVED or not _IDENTIFIER.fullmatch(safe):
+        safe = f"{safe}_" if safe in _RESERVED else f"_{safe}"
+    numbered = (f"{safe}_{number}" for number in count(2))
+    unique = next(c for c in chain([safe], numbered) if c not in taken)
+    taken.add(unique)
+    return unique

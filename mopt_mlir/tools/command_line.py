@@ -5,9 +5,12 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Sequence
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from mopt_mlir.diagnostics import Failure, UserError
+
+if TYPE_CHECKING:
+    from mopt_mlir.compile_options import CompileOptions
 
 _INTERRUPTED = 130  # 128 + SIGINT, as a shell reports it
 
@@ -24,10 +27,15 @@ def run_tool(
 ) -> int:
     """Run `tool` on the parsed `argv`, by default the process's own: its exit code, or 1 after a
     message on stderr."""
+    return exit_code(parser.prog, lambda: tool(parser.parse_args(argv)))
+
+
+def exit_code(prog: str, run: Callable[[], int]) -> int:
+    """What `run` returns, or 1 after a message on stderr; `prog` is what the tool is called."""
     try:
-        return tool(parser.parse_args(argv))
+        return run()
     except UserError as error:
-        print(f"{error.location or parser.prog}: error: {error.message}", file=sys.stderr)
+        print(f"{error.location or prog}: error: {error.message}", file=sys.stderr)
     except Failure:
         pass  # after its diagnostics
     except SystemExit as done:  # --help and --version, after they were printed
@@ -42,7 +50,9 @@ def add_compilation_options(parser: Parser) -> None:
     parser.add_argument("input", help="MLIR text or bytecode; - for standard input")
     add_machine_options(parser)
     parser.add_argument(
-        "--cpu", help="LLVM's name of the CPU to generate code for, such as znver5 or haswell"
+        "--cpu",
+        help="LLVM's name of the CPU to generate code for, such as znver5 or haswell; unless "
+        "--machine is given, plans are made for the known machine closest to it",
     )
     parser.add_argument(
         "--require-tiled",
@@ -50,6 +60,19 @@ def add_compilation_options(parser: Parser) -> None:
         help="refuse operations that would become plain loops, instead of warning",
     )
     add_plan_cache_option(parser)
+
+
+def compile_options(arguments: argparse.Namespace) -> CompileOptions:
+    """What `add_compilation_options` has read. Raises UserError."""
+    from mopt_mlir.compile_options import CompileOptions
+
+    return CompileOptions(
+        machine=arguments.machine,
+        threads=arguments.threads,
+        cpu=arguments.cpu,
+        require_tiled=arguments.require_tiled,
+        plan_cache=arguments.plan_cache,
+    )
 
 
 def add_machine_options(parser: Parser) -> None:
@@ -61,7 +84,7 @@ def add_machine_options(parser: Parser) -> None:
         "host, with what the module says of its target",
     )
     parser.add_argument(
-        "--threads", type=int, default=1, metavar="N", help="cores to use (default 1)"
+        "--threads", type=int, default=1, metavar="N", help="cores to use, at most the machine's"
     )
 
 

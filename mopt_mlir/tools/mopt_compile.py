@@ -5,7 +5,12 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from mopt_mlir.tools.command_line import Parser, add_compilation_options, run_tool
+from mopt_mlir.tools.command_line import (
+    Parser,
+    add_compilation_options,
+    compile_options,
+    run_tool,
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -36,11 +41,7 @@ def _compile(arguments: argparse.Namespace) -> int:
     compile_to_file(
         read(arguments.input),
         arguments.output,
+        compile_options(arguments),
         header=arguments.header,
-        machine=arguments.machine,
-        threads=arguments.threads,
-        cpu=arguments.cpu,
-        require_tiled=arguments.require_tiled,
-        plan_cache=arguments.plan_cache,
     )
     return 0

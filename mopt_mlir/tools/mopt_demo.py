@@ -9,14 +9,21 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from mopt_mlir.tools.command_line import Parser, add_compilation_options, run_tool
+from mopt_mlir.tools.command_line import (
+    Parser,
+    add_compilation_options,
+    compile_options,
+    run_tool,
+)
 
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from mopt_mlir.compile_options import CompileOptions
     from mopt_mlir.machine import Machine
     from mopt_mlir.plan import Plan
-    from mopt_mlir.running import Measurement
+    from mopt_mlir.running import Measurement, RunOptions
+    from mopt_mlir.source import Source
 
 DESCRIPTION = """\
 Plan, compile and run each function of a file on random data, and print what came out: the plan, how
@@ -72,18 +79,21 @@ def _run(arguments: argparse.Namespace) -> int:
     from mopt_mlir.compilation import load_module
     from mopt_mlir.diagnostics import UserError
     from mopt_mlir.machine import resolve
+    from mopt_mlir.running import RunOptions
     from mopt_mlir.source import read
 
+    options = compile_options(arguments)
+    run = RunOptions(repeat=arguments.repeat, check=True)
     source = read(arguments.input)
-    machine = resolve(arguments.machine)
+    machine = resolve(options.planned_machine)
     names = [_name(function) for function in _public_functions(load_module(source))]
     if not names:
         raise UserError("there is no function to run", arguments.input)
     progress = Console(stderr=True)
     steps = track(names, "Compiling, running and checking", console=progress, transient=True)
-    results = [_result(source, name, arguments) for name in steps]
+    results = [_result(source, name, run, options) for name in steps]
     console = Console() if sys.stdout.isatty() else Console(width=WIDTH)
-    console.print(_table(results, machine, arguments.threads))
+    console.print(_table(results, machine, options.threads))
     console.print(NOTES, highlight=False)
     wrong = [result.measured.entry for result in results if not result.is_right]
     if wrong:
@@ -95,40 +105,26 @@ def _run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _result(source: Any, name: str, arguments: argparse.Namespace) -> Result:
+def _result(source: Source, name: str, run: RunOptions, options: CompileOptions) -> Result:
     from mopt_mlir.compilation import load_module
-    from mopt_mlir.executable import compile
+    from mopt_mlir.executable import compile_with
     from mopt_mlir.running import measure
 
     module = load_module(source)
     _keep_only(name, module)
     start = perf_counter()
-    plans = _analyze(module, arguments)
+    plans = _analyze(module, options)
     solved = perf_counter()
-    executable = compile(
-        module,
-        machine=arguments.machine,
-        threads=arguments.threads,
-        cpu=arguments.cpu,
-        require_tiled=arguments.require_tiled,
-        plan_cache=arguments.plan_cache,
-    )
+    executable = compile_with(module, options)
     compiled = perf_counter()
-    measured = measure(
-        executable[name],
-        module,
-        repeat=arguments.repeat,
-        check=True,
-        threads=arguments.threads,
-        cpu=arguments.cpu,
-    )
+    measured = measure(executable[name], module, run, threads=options.threads, cpu=options.cpu)
     return Result(plans, solved - start, compiled - solved, measured)
 
 
 def _public_functions(module: Any) -> list[Any]:
-    from mopt_mlir.lowering.functions import functions_of
+    from mopt_mlir.lowering.functions import functions_of, is_public
 
-    return [f for f in functions_of(module) if "sym_visibility" not in f.attributes]
+    return [function for function in functions_of(module) if is_public(function)]
 
 
 def _name(function: Any) -> str:
@@ -137,23 +133,25 @@ def _name(function: Any) -> str:
 
 
 def _keep_only(name: str, module: Any) -> None:
-    """Erase the other public functions, so that times are those of one."""
+    """Erase the functions that `name` does not call, so that times are its own."""
+    from mopt_mlir.bindings import bindings_of
+    from mopt_mlir.compilation import run_passes
+
+    private = bindings_of(module).ir.StringAttr.get("private", module.context)
     for function in _public_functions(module):
         if _name(function) != name:
-            function.erase()
+            function.attributes["sym_visibility"] = private
+    run_passes(module, "symbol-dce")
 
 
-def _analyze(module: Any, arguments: argparse.Namespace) -> tuple[Plan, ...]:
+def _analyze(module: Any, options: CompileOptions) -> tuple[Plan, ...]:
     """Attach a plan to each convolution of `module` and return them."""
     from mopt_mlir import plan_attribute
     from mopt_mlir.bindings import bindings_of
     from mopt_mlir.compilation import run_passes
+    from mopt_mlir.pass_registry import create
 
-    options = (
-        f"machine={{{arguments.machine}}} threads={arguments.threads} "
-        f"plan-cache={int(arguments.plan_cache)}"
-    )
-    run_passes(module, f"mopt-analyze{{{options}}}")
+    run_passes(module, create("mopt-analyze", **options.planning_options()))
     bindings = bindings_of(module)
     plans: list[Plan] = []
 

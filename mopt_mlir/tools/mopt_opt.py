@@ -17,6 +17,7 @@ from mopt_mlir.pass_base import Pass, help_of
 from mopt_mlir.pass_registry import REGISTRY, load
 from mopt_mlir.pipeline import MLIR_PASSES, MODULE, Step, UnknownPass, make_step, parse_pipeline
 from mopt_mlir.source import Source, read
+from mopt_mlir.tools.command_line import exit_code
 
 _USAGE = """\
 usage: mopt-opt [options] [passes] [input|-]
@@ -27,7 +28,7 @@ is a flag, with its options as the flag's value; they run in the order in which 
   mopt-opt --canonicalize --mopt-tile="machine=znver5 threads=2" --cse input.mlir -o output.mlir
 """
 _PIPELINE = "--pass-pipeline"  # what diagnostics call the text of that option
-_INTERRUPTED = 130  # 128 + SIGINT, as a shell reports it
+_SHORT = {"h": "help"}
 _CLOSE = 0.8  # difflib's measure from which a flag is what was meant, rather than a pass
 _WIDTH, _HELP_COLUMN = 100, 44  # of --help
 _PACKAGES = (
@@ -60,15 +61,7 @@ class Command:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run mopt-opt on `argv`, by default the process's own; 0, or 1 after a message on stderr."""
-    try:
-        return _main(sys.argv[1:] if argv is None else argv)
-    except UserError as error:
-        print(f"{error.location or 'mopt-opt'}: error: {error.message}", file=sys.stderr)
-    except Failure:
-        pass  # after its diagnostics
-    except KeyboardInterrupt:
-        return _INTERRUPTED
-    return 1
+    return exit_code("mopt-opt", lambda: _main(sys.argv[1:] if argv is None else argv))
 
 
 def _main(argv: Sequence[str]) -> int:
@@ -101,6 +94,7 @@ def _parse(argv: Sequence[str]) -> Command:
             inputs.append(word)
         else:
             name, equals, value = word.lstrip("-").partition("=")
+            name = _SHORT.get(name, name)
             if name in known:
                 text = value if equals else _next_if_needed(known[name], words)
                 values[known[name].field] = known[name].parse(text)

@@ -7,7 +7,12 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from mopt_mlir.tools.command_line import Parser, add_compilation_options, run_tool
+from mopt_mlir.tools.command_line import (
+    Parser,
+    add_compilation_options,
+    compile_options,
+    run_tool,
+)
 
 if TYPE_CHECKING:
     from mopt_mlir.running import Measurement
@@ -42,22 +47,12 @@ def _parser() -> Parser:
 def _run(arguments: argparse.Namespace) -> int:
     from mopt_mlir.diagnostics import UserError
     from mopt_mlir.output import write_output
-    from mopt_mlir.running import run_entry
+    from mopt_mlir.running import RunOptions, run_entry
     from mopt_mlir.source import read
 
-    measured = run_entry(
-        read(arguments.input),
-        arguments.entry,
-        seed=arguments.seed,
-        repeat=arguments.repeat,
-        cold=arguments.cold,
-        check=arguments.check,
-        machine=arguments.machine,
-        threads=arguments.threads,
-        cpu=arguments.cpu,
-        require_tiled=arguments.require_tiled,
-        plan_cache=arguments.plan_cache,
-    )
+    options = compile_options(arguments)
+    run = RunOptions(arguments.seed, arguments.repeat, arguments.cold, arguments.check)
+    measured = run_entry(read(arguments.input), arguments.entry, run, options)
     report = (
         _text(measured) if arguments.format == "text" else json.dumps(_data(measured), indent=2)
     )

@@ -69,6 +69,26 @@ def test_wrong_result_is_marked_and_the_exit_code_says_so(
     assert "small, doubled" in captured.err
 
 
+def test_public_functions_run_with_what_they_call(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "calls.mlir"
+    path.write_text("""
+func.func public @doubled(%x: memref<16xf32>, %y: memref<16xf32>) {
+  linalg.add ins(%x, %x : memref<16xf32>, memref<16xf32>) outs(%y : memref<16xf32>)
+  return
+}
+func.func @caller(%x: memref<16xf32>, %y: memref<16xf32>) {
+  call @doubled(%x, %y) : (memref<16xf32>, memref<16xf32>) -> ()
+  return
+}
+""")
+    assert main([str(path), *OPTIONS]) == 0
+    printed = capsys.readouterr().out
+    assert " doubled " in printed
+    assert " caller " in printed
+
+
 @pytest.mark.parametrize(
     ("text", "options", "message"),
     [

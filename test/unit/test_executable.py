@@ -162,6 +162,47 @@ def test_interleaved_arrays_do_not_overlap(add, arrays):
         function(memory[:, :2], memory[:, 1])
 
 
+def test_memory_in_front_of_the_first_element_counts():
+    dynamic = "memref<3xf32, strided<[?], offset: ?>>"
+    function = mopt_mlir.compile(
+        f"""func.func @copy(%a: {dynamic}, %b: {dynamic}) {{
+          memref.copy %a, %b : {dynamic} to {dynamic}
+          return
+        }}""",
+        passes="",
+    )["copy"]
+    memory = np.arange(8, dtype=F32)
+    backwards = memory[4:1:-1]  # 4, 3, 2
+    function(backwards, memory[5:])
+    assert memory.tolist() == [0, 1, 2, 3, 4, 4, 3, 2]
+    with pytest.raises(ValueError, match="'b' is written to and overlaps 'a'"):
+        function(backwards, memory[:3])
+    with pytest.raises(ValueError, match="'b' is written to and overlaps 'a'"):
+        function(memory[:3], backwards)
+
+
+def test_what_is_written_to_has_memory_for_each_element():
+    dynamic = "memref<2x3xf32, strided<[?, ?], offset: ?>>"
+    function = mopt_mlir.compile(
+        f"""func.func @copy(%a: {dynamic}, %b: {dynamic}) {{
+          memref.copy %a, %b : {dynamic} to {dynamic}
+          return
+        }}""",
+        passes="",
+    )["copy"]
+    source, memory = np.arange(6, dtype=F32).reshape(2, 3), np.zeros(12, F32)
+    for strides in ((12, 4), (4, 8), (24, -8)):
+        target = np.lib.stride_tricks.as_strided(memory[4:], (2, 3), strides)
+        function(source, target)
+        np.testing.assert_array_equal(target, source)
+    for strides in ((0, 4), (4, 4), (8, 4)):
+        target = np.lib.stride_tricks.as_strided(memory, (2, 3), strides)
+        with pytest.raises(ValueError, match=r"'b': .* elements share memory"):
+            function(source, target)
+    function(np.broadcast_to(source[:1], (2, 3)), memory[:6].reshape(2, 3))
+    assert memory[:6].tolist() == [0, 1, 2, 0, 1, 2]
+
+
 def test_strides_must_be_those_of_the_type():
     function = mopt_mlir.compile(STRIDED, passes="")["first"]
     memory, out = np.arange(40, dtype=F32).reshape(4, 10), np.zeros(3, F32)
@@ -229,6 +270,8 @@ def test_an_unknown_function_is_refused_with_the_known_ones():
         executable["ad"]
     with pytest.raises(UserError, match="no function 'xyz'; known: add, double"):
         executable["xyz"]
+    with pytest.raises(TypeError, match="a function is named by a text, not by int"):
+        executable[0]
 
 
 def test_signatures_have_the_names_of_the_source(add, double):

@@ -1,15 +1,25 @@
 """What mopt-lower-to-llvm and the native code after it compute, on IR that is written by hand."""
 
+import gc
 import math
+import mmap
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from mopt_mlir import UserError, add_passes, compile
 from mopt_mlir.bindings import bindings
+from mopt_mlir.lowering import target
 from mopt_mlir.lowering.native import compile_text
 from mopt_mlir.lowering.openmp import find_openmp
-from mopt_mlir.lowering.target import Target, check_runs_here, known_cpus, of_cpu
+from mopt_mlir.lowering.target import (
+    check_runs_here,
+    known_cpus,
+    of_cpu,
+    vector_bits,
+    vector_features,
+)
 
 F32 = np.float32
 NO_TILING = ""  # passes in front of the lowering
@@ -102,9 +112,8 @@ def test_a_negative_number_of_threads_is_refused():
     own = bindings()
     with own.ir.Context():
         manager = own.passmanager.PassManager("builtin.module")
-        add_passes(manager, "mopt-lower-to-llvm{threads=-1}")
-        with pytest.raises(own.ir.MLIRError, match="threads=-1 is negative"):
-            manager.run(own.ir.Module.parse("module {}").operation)
+        with pytest.raises(UserError, match=r"pipeline:1:1: error: .*threads=-1 is negative"):
+            add_passes(manager, "mopt-lower-to-llvm{threads=-1}")
 
 
 def test_a_dynamic_result_may_be_returned_twice():
@@ -129,6 +138,82 @@ def test_a_buffer_that_is_returned_is_never_the_callers_own():
     result = function(a)
     result[:] = 0
     assert a.tolist() == [0, 1, 2]
+
+
+def test_a_tensor_is_handed_on_by_a_loop():
+    function = compile(
+        """func.func @f(%a: tensor<3xf32>, %n: index) -> tensor<3xf32> {
+          %c0 = arith.constant 0 : index
+          %c1 = arith.constant 1 : index
+          %0 = scf.for %i = %c0 to %n step %c1 iter_args(%x = %a) -> tensor<3xf32> {
+            %empty = tensor.empty() : tensor<3xf32>
+            %sum = linalg.add ins(%x, %a : tensor<3xf32>, tensor<3xf32>)
+                outs(%empty : tensor<3xf32>) -> tensor<3xf32>
+            scf.yield %sum : tensor<3xf32>
+          }
+          return %0 : tensor<3xf32>
+        }""",
+        passes=NO_TILING,
+    )["f"]
+    a = np.arange(3, dtype=F32)
+    for n in range(4):
+        np.testing.assert_array_equal(function(a, n), (n + 1) * a)
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1), (1, 2, 0)])
+def test_interchanged_loops_compute_the_same(order):
+    """`c[i, j] += a[i, k] * b[k, j] + i + 10 * j + 100 * k`, whatever order the loops come in."""
+    i, j, k = (f"d{order[n]}" for n in range(3))
+    kinds = ["parallel", "parallel", "reduction"]
+    given = [kinds[order.index(n)] for n in range(3)]
+    maps = (f"affine_map<(d0, d1, d2) -> ({x}, {y})>" for x, y in ((i, k), (k, j), (i, j)))
+    type_ = "memref<9x9xi64>"
+    function = compile(
+        f"""func.func @f(%a: {type_}, %b: {type_}, %c: {type_}) {{
+          linalg.generic {{indexing_maps = [{", ".join(maps)}],
+              iterator_types = [{", ".join(f'"{kind}"' for kind in given)}]}}
+              ins(%a, %b : {type_}, {type_}) outs(%c : {type_}) {{
+            ^bb0(%x: i64, %y: i64, %z: i64):
+              %i = linalg.index {order[0]} : index
+              %j = linalg.index {order[1]} : index
+              %k = linalg.index {order[2]} : index
+              %ten = arith.constant 10 : index
+              %kk = arith.muli %k, %ten : index
+              %jk = arith.addi %j, %kk : index
+              %jjk = arith.muli %jk, %ten : index
+              %ijk = arith.addi %i, %jjk : index
+              %n = arith.index_cast %ijk : index to i64
+              %0 = arith.muli %x, %y : i64
+              %1 = arith.addi %0, %n : i64
+              %2 = arith.addi %1, %z : i64
+              linalg.yield %2 : i64
+          }}
+          return
+        }}""",
+        passes=NO_TILING,
+    )["f"]
+    generator = np.random.default_rng(0)
+    a, b, c = (generator.integers(0, 9, (9, 9)) for _ in range(3))
+    at = np.indices((9, 9, 9))
+    expected = c + a @ b + (at[0] + 10 * at[1] + 100 * at[2]).sum(axis=2)
+    function(a, b, c)
+    np.testing.assert_array_equal(c, expected)
+
+
+def test_compiling_again_and_again_keeps_nothing():
+    text = "define void @f() { ret void }"
+    pages = Path("/proc/self/statm")
+    if not pages.exists():
+        pytest.skip("needs /proc")
+
+    def kilobytes(times: int) -> int:
+        for _ in range(times):
+            compile_text(text, of_cpu("haswell"), ["f"])
+        gc.collect()
+        return int(pages.read_text().split()[1]) * mmap.PAGESIZE // 1024
+
+    before = kilobytes(50)
+    assert kilobytes(200) - before < 200 * 10
 
 
 def test_buffers_with_gaps_are_copied():
@@ -241,14 +326,36 @@ def test_an_unknown_cpu_is_refused_with_similar_names():
 
 
 def test_code_that_cannot_run_here_is_refused(monkeypatch):
-    import llvmlite.binding as llvm
-
-    here = dict.fromkeys(("avx", "avx2", "fma"), True)
-    monkeypatch.setattr(llvm, "get_host_cpu_features", lambda: here)
-    check_runs_here(Target("haswell", "+nothing"))
+    monkeypatch.setattr(target, "host", lambda: of_cpu("haswell"))
+    check_runs_here(of_cpu("broadwell"))
     message = "code for 'skylake-avx512' does not run here: this CPU lacks avx512bw"
     with pytest.raises(UserError, match=message):
         check_runs_here(of_cpu("skylake-avx512"))
+    with pytest.raises(UserError, match=message):
+        compile("module {}", cpu="skylake-avx512")
+
+
+@pytest.mark.parametrize(
+    ("cpu", "bits", "some"),
+    [
+        ("haswell", 256, {"avx2", "fma"}),
+        ("core-avx2", 256, {"avx2", "fma"}),
+        ("icelake-server", 512, {"avx2", "fma", "avx512f", "avx512vl", "avx512vnni"}),
+        ("znver5", 512, {"avx512f", "avx512bf16"}),
+    ],
+)
+def test_what_a_cpu_has_is_what_llvm_knows_of_it(cpu, bits, some):
+    assert vector_bits(of_cpu(cpu)) == bits
+    features = vector_features(of_cpu(cpu))
+    assert some <= features
+    assert ("avx512f" in features) == (bits == 512)
+    assert "avx512fp16" not in features
+
+
+@pytest.mark.parametrize("cpu", ["x86-64", "sandybridge", "bdver2"])
+def test_a_cpu_without_fma_is_refused(cpu):
+    with pytest.raises(UserError, match=f"CPU '{cpu}' has no AVX2 and FMA, .* haswell or x86-64"):
+        of_cpu(cpu)
 
 
 def test_a_missing_openmp_runtime_says_what_to_install(monkeypatch, tmp_path):

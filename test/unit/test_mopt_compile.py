@@ -115,6 +115,23 @@ def test_headers_compile_alone_twice_and_together(run, language):
     subprocess.run(command, check=True)
 
 
+@needs_cc
+@pytest.mark.parametrize("language", ["c", "c++"])
+def test_names_in_headers_are_those_of_c_and_unique(run, language):
+    buffer = "memref<1xf32>"
+    names = ("%a.b", "%a_b", "%a$b", "%results", "%result0", "%int", "%-x", "%0")
+    Path("names.mlir").write_text(
+        f"func.func @f({', '.join(f'{name}: {buffer}' for name in names)}, %y: memref<?xf32>)\n"
+        "    -> (f32, f32) {\n  %z = arith.constant 1.0 : f32\n  return %z, %z : f32, f32\n}\n"
+        f"func.func @g({', '.join(f'{name}: {buffer}' for name in names)}) {{ return }}\n"
+        "func.func @double(%x: f32) { return }\n"
+        'func.func @"a*/ (b"(%x: f32) { return }\n'
+    )
+    assert run("names.mlir", "-o", "names.o", "--header", "names.h", "--machine", "haswell")[0] == 0
+    command = ["cc", "-x", language, "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "names.h"]
+    subprocess.run(command, check=True)
+
+
 def test_code_for_another_cpu(run):
     assert run("add.mlir", "-o", "a.ll", "--machine", "haswell", "--cpu", "skylake-avx512")[0] == 0
     assert run("add.mlir", "-o", "a.ll", "--machine", "haswell", "--cpu", "skylake")[0] == 0
@@ -124,6 +141,16 @@ def test_code_for_another_cpu(run):
         "mopt-compile: error: LLVM knows no CPU 'skylake-avx513'; did you mean skylake" in message
     )
     assert not Path("b.ll").exists()
+
+
+def test_the_plan_is_for_the_cpu(run):
+    conv = str(EXAMPLES / "conv.mlir")
+    assert run(conv, "-o", "conv.s", "--cpu", "haswell") == (0, "")
+    assembly = Path("conv.s").read_text()
+    assert "ymm" in assembly
+    assert "zmm" not in assembly
+    stores = [line for line in assembly.splitlines() if "(%rsp)" in line and "vmovups" in line]
+    assert not stores  # of accumulators that a plan for wider vectors would spill
 
 
 @pytest.mark.parametrize(
@@ -143,6 +170,12 @@ def test_code_for_another_cpu(run):
         (["add.mlir", "-o", "a.o", "--machine", "pdp11"], "error: unknown machine 'pdp11'; known:"),
         (["add.mlir", "-o", "a.o", "--threads", "0"], "threads=0: at least one thread is needed"),
         (["add.mlir", "-o", "a.o", "--threads", "x"], "argument --threads: invalid int value: 'x'"),
+        (
+            ["add.mlir", "-o", "a.o", "--threads", "9", "--machine", "znver5"],
+            "add.mlir: error: threads=9: machine 'znver5' has 8 cores",
+        ),
+        (["add.mlir", "-o", "a.o", "--cpu", "x86-64"], "error: CPU 'x86-64' has no AVX2 and FMA"),
+        (["add.mlir", "-o", "a.o", "--machine", "x.toml"], "x.toml: error: cannot read the machin"),
         (["add.mlir", "-o", "a.o", "--fast"], "unrecognized arguments: --fast"),
         (["bad.mlir", "-o", "a.o", "--header", "a.h"], "bad.mlir:1:16: error: "),
         (["conv.mlir", "-o", "a.o", "--require-tiled"], "conv.mlir:2:3: error: 'linalg.matmul' is"),

@@ -135,6 +135,12 @@ def test_an_output_keeps_its_permissions_and_its_links(run, tmp_path):
         ),
         (["good.mlir", "--test-crash"], "good.mlir: error: 'test-crash' failed, which is"),
         (["good.mlir", "--pass-pipeline=func.func(cse)"], "can't run 'func.func' pass manager"),
+        (["good.mlir", "--mopt-tile=machine=pdp11"], "--mopt-tile: error: unknown machine 'pdp11'"),
+        (["good.mlir", "--mopt-tile=machine=x.toml"], "x.toml: error: cannot read the machine fi"),
+        (
+            ["good.mlir", "--mopt-tile=machine=znver5 threads=99"],
+            "good.mlir: error: threads=99: machine 'znver5' has 8 cores",
+        ),
     ],
 )  # fmt: skip
 def test_bad_input_gets_one_message(run, tmp_path, argv, message):
@@ -203,9 +209,25 @@ def test_an_interrupted_pass_ends_the_run(run):
     assert run("good.mlir", "--test-crash=interrupt")[0] == 128 + signal.SIGINT
 
 
+def test_mlir_reports_once_inside_a_pass_of_ours(run, tmp_path):
+    (tmp_path / "odd.mlir").write_text(
+        "func.func @f(%a: tensor<4xf32>) -> tensor<4xf32> {\n"
+        '  %0 = "who.knows"(%a) : (tensor<4xf32>) -> tensor<4xf32>\n'
+        "  return %0 : tensor<4xf32>\n}\n"
+    )
+    code, _, err = run("odd.mlir", "--allow-unregistered-dialect", "--mopt-lower-to-llvm")
+    assert code == 1
+    assert err.startswith("odd.mlir:2:8: error: op was not bufferized\n")
+    assert err.count("error:") == 1
+
+
 def test_an_interrupt_while_reading_ends_the_run():
     with subprocess.Popen(
-        [*TOOL, "--dump-pass-pipeline"], stdin=subprocess.PIPE, stderr=subprocess.PIPE
+        [*TOOL, "--dump-pass-pipeline"],
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        # whoever runs the tests in the background may have made us ignore it
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     ) as process:
         assert process.stderr
         assert process.stderr.readline()  # it reads standard input next
@@ -227,7 +249,7 @@ def test_a_closed_pipe_gets_one_message():
     assert b"the reader closed the pipe before it had all" in done.stderr
 
 
-@pytest.mark.parametrize("flag", ["--help", "--version"])
+@pytest.mark.parametrize("flag", ["--help", "-h", "--version"])
 def test_help_and_version_load_nothing_heavy(flag):
     check = (
         "import sys; from mopt_mlir.tools.mopt_opt import main; code = main();"

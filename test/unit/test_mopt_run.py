@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from mopt_mlir import UserError, reference
+from mopt_mlir.machine import host
 from mopt_mlir.peak import measure_peak
 from mopt_mlir.running import flush_caches, time_runs
 from mopt_mlir.tools.mopt_run import main
@@ -34,6 +35,22 @@ func.func @matmul(%a: tensor<4x5xf64>, %b: tensor<5x6xf64>) -> tensor<4x6xf64> {
   return %0 : tensor<4x6xf64>
 }
 """
+HALF = """
+func.func @half(%i: memref<18x18xf16>, %w: memref<3x3xf16>, %o: memref<16x16xf16>) {
+  linalg.conv_2d ins(%i, %w : memref<18x18xf16>, memref<3x3xf16>) outs(%o : memref<16x16xf16>)
+  return
+}
+"""
+BRANCH = """
+func.func @branch(%a: memref<4xf32>, %c: i1) {
+  cf.cond_br %c, ^then, ^end
+^then:
+  linalg.add ins(%a, %a : memref<4xf32>, memref<4xf32>) outs(%a : memref<4xf32>)
+  cf.br ^end
+^end:
+  return
+}
+"""
 DYNAMIC = "func.func @dynamic(%a: memref<?xf32>) { return }\n"
 
 
@@ -42,6 +59,9 @@ def run(capfd, monkeypatch, tmp_path):
     """Run mopt-run on all functions above, in any order of flags; exit code, output, errors."""
     monkeypatch.chdir(tmp_path)
     Path("all.mlir").write_text(CONV + MATMUL + DYNAMIC)
+    Path("none.mlir").write_text("func.func private @f()")
+    Path("half.mlir").write_text(HALF)
+    Path("branch.mlir").write_text(BRANCH)
     Path("matmul.mlir").write_text(MATMUL)
 
     def run(*argv: str) -> tuple[int, str, str]:
@@ -79,6 +99,31 @@ def test_integers_and_buffers_with_gaps(run):
     assert "all.mlir:4:3: warning:" in warnings
 
 
+def test_half_precision_is_compared_with_what_it_can_do(run):
+    code, text, _ = run("half.mlir", "--check")
+    assert code == 0
+    error, share = text.splitlines()[1].split(" of ")[0], text.split(", ")[-1].split()[0]
+    assert float(error.removeprefix("largest error: ")) > 1e-5
+    assert 0.001 < float(share) <= 1
+
+
+def test_what_depends_on_arguments_has_no_gflops(run):
+    code, text, _ = run("branch.mlir", "--format", "json")
+    data = json.loads(text)
+    assert code == 0
+    assert [data[key] for key in ("flops", "gflops", "share_of_peak")] == [None] * 3
+    _, text, _ = run("branch.mlir")
+    assert "GFLOP/s" not in text
+
+
+def test_the_plan_is_for_the_cpu(capfd, run):
+    code = main(["matmul.mlir", "--cpu", "haswell"])
+    assert (code, "vectors of" in capfd.readouterr().err) == (0, False)
+    code, _, warnings = run("matmul.mlir", "--machine", "generic-avx512", "--cpu", "haswell")
+    assert code == 0
+    assert "warning: the plan is for vectors of 512 bits" in warnings
+
+
 def test_wrong_results_are_told_and_fail(run, monkeypatch):
     honest = reference.evaluate
 
@@ -112,7 +157,12 @@ def test_standard_input(run, monkeypatch):
         (["nowhere.mlir"], "nowhere.mlir: error: cannot read it"),
         (["matmul.mlir", "--machine", "pdp11"], "mopt-run: error: unknown machine 'pdp11'"),
         (["matmul.mlir", "--cpu", "pdp11"], "mopt-run: error: LLVM knows no CPU 'pdp11'"),
+        (["matmul.mlir", "--cpu", "x86-64"], "mopt-run: error: CPU 'x86-64' has no AVX2 and FMA"),
         (["matmul.mlir", "--format", "xml"], "argument --format: invalid choice: 'xml'"),
+        (["matmul.mlir", "--seed", "-1"], "mopt-run: error: seed=-1: a seed is 0 or more"),
+        (["matmul.mlir", "--threads", "2000"], "mopt-run: error: threads=2000: this process may"),
+        (["none.mlir"], "none.mlir: error: the module has no function that can be run"),
+        (["branch.mlir", "--check"], "branch.mlir:2:1: error: the reference knows no branches"),
     ],
 )
 def test_refusals(run, argv, message):
@@ -133,7 +183,7 @@ def test_a_closed_pipe():
     process.stdin.close()
     errors = process.stderr.read().decode()
     assert process.wait() == 1
-    assert "mopt-run: error: the reader closed the pipe" in errors
+    assert "mopt-run: error: the reader closed the pipe before it had all" in errors
     assert "Traceback" not in errors
 
 
@@ -149,7 +199,22 @@ def test_runs_are_counted_and_caches_flushed_before_each():
     seconds = time_runs(lambda: calls.append("run"), 2, lambda: calls.append("flush"))
     assert len(seconds) == 2
     assert calls == ["flush", "run", "flush", "run"]
+
+
+def test_flushing_reads_more_than_the_caches_hold(monkeypatch):
+    read = []
+    monkeypatch.setattr(np, "max", lambda part: read.append(part.nbytes))
     flush_caches()
+    shared = [cache.size for cache in host().caches if cache.shared]
+    private = [cache.size for cache in host().caches if not cache.shared]
+    assert len(read) == host().cores
+    assert sum(read) > max(shared, default=0)
+    assert min(read) > max(private)
+
+
+def test_the_peak_needs_fma():
+    with pytest.raises(UserError, match="CPU 'x86-64' has no AVX2 and FMA"):
+        measure_peak(cpu="x86-64")
 
 
 def test_random_data_does_not_depend_on_the_process(run):

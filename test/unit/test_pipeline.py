@@ -6,7 +6,14 @@ from typing import Any, ClassVar
 
 import pytest
 
-from mopt_mlir.diagnostics import Diagnostic, UserError, collected_from, emit, sink
+from mopt_mlir.diagnostics import (
+    Diagnostic,
+    UserError,
+    collected_from,
+    emit,
+    errors_into,
+    sink,
+)
 from mopt_mlir.pass_base import Pass, PassFailure, option, parse_options
 from mopt_mlir.pass_registry import REGISTRY, load, register
 from mopt_mlir.pipeline import add_passes, parse_pipeline
@@ -115,6 +122,35 @@ def test_an_error_keeps_its_own_location(session):
     with sink(seen.append), collected_from(session.context), pytest.raises(session.ir.MLIRError):
         session.manager.run(session.module.operation)
     assert seen[-1] == Diagnostic("error", "plan.json:3:7", "no such tile")
+
+
+def test_what_mlir_reports_inside_a_pass_is_reported_once(session):
+    session.context.allow_unregistered_dialects = True
+    session.module = session.ir.Module.parse(
+        """func.func @f(%a: tensor<4xf32>) -> tensor<4xf32> {
+          %0 = "who.knows"(%a) : (tensor<4xf32>) -> tensor<4xf32>
+          return %0 : tensor<4xf32>
+        }""",
+        session.context,
+    )
+    add_passes(session.manager, "mopt-lower-to-llvm")
+    with pytest.raises(session.ir.MLIRError) as failure:
+        session.run()
+    assert [d.message for d in failure.value.error_diagnostics] == ["op was not bufferized"]
+
+
+def test_an_error_may_name_a_file_only(session):
+    seen: list[Diagnostic] = []
+    with sink(seen.append), collected_from(session.context), errors_into(session.context):
+        emit("error", "fast.toml", "no such file")
+    assert seen == [Diagnostic("error", "fast.toml", "no such file")]
+
+
+def test_a_wrong_option_is_located_in_the_pipeline(session):
+    with pytest.raises(UserError, match=r"pipeline:1:5: error: unknown machine 'pdp11'"):
+        add_passes(session.manager, "cse,mopt-tile{machine=pdp11}")
+    with pytest.raises(UserError, match=r"fast\.toml: error: cannot read the machine file"):
+        add_passes(session.manager, "cse,mopt-tile{machine=fast.toml}")
 
 
 def test_passes_after_a_failure_do_not_run(session):

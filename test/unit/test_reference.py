@@ -7,7 +7,8 @@ import pytest
 
 from mopt_mlir import UserError
 from mopt_mlir.bindings import bindings
-from mopt_mlir.reference import error_bounds, evaluate, flops_of
+from mopt_mlir.reference import error_bounds, evaluate
+from mopt_mlir.reference_flops import flops_of
 
 GENERATOR = np.random.default_rng(0)
 
@@ -160,12 +161,103 @@ def test_bounds_hold_for_float32_and_are_not_idle(parse):
         summed += product
     arguments = [a, b, np.float32(0)]
     error = abs(summed - evaluate(module, "dot", arguments).results[0])
-    _, (bound,) = error_bounds(module, "dot", arguments, "f32")
+    _, (bound,) = error_bounds(module, "dot", arguments)
     assert 0 < error <= bound
     # Another product, or one that is missing, is further away than rounding.
     assert bound < np.abs(a * b).max()
     magnitude = np.abs(a.astype(float) * b).sum()
     np.testing.assert_allclose(bound, 2 * 2.0**-24 * (count + 1) * magnitude, rtol=1e-12)
+
+
+def test_operations_without_segments(parse):
+    module = parse("""
+      func.func @f(%a: memref<2x3xf32>, %t: memref<3x2xf32>, %b: memref<2x3x2xf32>,
+                   %m: memref<2x3xf32>, %s: memref<2xf32>) {
+        linalg.transpose ins(%a : memref<2x3xf32>) outs(%t : memref<3x2xf32>) permutation = [1, 0]
+        linalg.broadcast ins(%t : memref<3x2xf32>) outs(%b : memref<2x3x2xf32>) dimensions = [0]
+        linalg.map { arith.mulf } ins(%a, %a : memref<2x3xf32>, memref<2x3xf32>)
+            outs(%m : memref<2x3xf32>)
+        linalg.reduce { arith.addf } ins(%a : memref<2x3xf32>) outs(%s : memref<2xf32>)
+            dimensions = [1]
+        return
+      }""")
+    a = GENERATOR.random((2, 3))
+    empty = [np.zeros(shape) for shape in ((3, 2), (2, 3, 2), (2, 3), 2)]
+    _, t, b, m, s = evaluate(module, "f", [a, *empty]).arguments
+    for result, expected in ((t, a.T), (b, [a.T, a.T]), (m, a * a), (s, a.sum(axis=1))):
+        np.testing.assert_allclose(result, expected)
+    assert flops_of(module, "f") == 2 * 3 + 2 * 3
+
+
+def test_bounds_of_elementwise_operations_on_tensors(parse):
+    module = parse("""
+      func.func @f(%a: tensor<100xf16>, %b: tensor<100xf16>) -> tensor<100xf16> {
+        %0 = arith.mulf %a, %b : tensor<100xf16>
+        %1 = arith.addf %0, %a : tensor<100xf16>
+        return %1 : tensor<100xf16>
+      }""")
+    a, b = GENERATOR.standard_normal((2, 100)).astype(np.float16)
+    error = np.abs((a * b + a) - evaluate(module, "f", [a, b]).results[0])
+    _, (bound,) = error_bounds(module, "f", [a, b])
+    assert error.any()
+    assert (error <= bound).all()
+    assert (bound < 0.01 * (np.abs(a * b) + np.abs(a)) + 1e-6).all()
+
+
+def test_bounds_hold_below_the_normal_numbers(parse):
+    module = parse("""
+      func.func @f(%a: tensor<1xf16>) -> tensor<1xf16> {
+        %0 = arith.mulf %a, %a : tensor<1xf16>
+        return %0 : tensor<1xf16>
+      }""")
+    tiny = np.array([1e-4], np.float16)
+    error = np.abs(tiny * tiny - evaluate(module, "f", [tiny]).results[0])
+    _, (bound,) = error_bounds(module, "f", [tiny])
+    assert 0 < error[0] <= bound[0] < 1e-6
+
+
+MATVEC = "linalg.matvec ins(%m, %v : memref<2x3xf32>, memref<3xf32>) outs(%o : memref<2xf32>)"
+
+
+@pytest.mark.parametrize(
+    ("body", "flops"),
+    [
+        (MATVEC, 12),
+        (f"affine.for %i = 0 to 10 step 3 {{ {MATVEC} }}", 4 * 12),
+        (f"scf.for %i = %c1 to %c5 step %c2 {{ {MATVEC} }}", 2 * 12),
+        (f"affine.parallel (%i, %j) = (0, 1) to (4, 5) step (2, 1) {{ {MATVEC} }}", 8 * 12),
+        (f"scf.parallel (%i, %j) = (%c1, %c1) to (%c5, %c2) step (%c2, %c1) {{ {MATVEC} }}", 24),
+        (f"affine.for %i = 0 to 4 {{ affine.for %j = 0 to 3 {{ {MATVEC} }} }}", 12 * 12),
+        ("affine.for %i = 0 to 4 { %y = arith.mulf %x, %x : f32 }", 4),
+        ("affine.for %i = 0 to %n { %y = arith.addi %n, %n : index }", 0),
+        ("call @callee(%x) : (f32) -> ()", 1),
+        (f"affine.for %i = 0 to %n {{ {MATVEC} }}", None),
+        (f"scf.for %i = %c1 to %n step %c1 {{ {MATVEC} }}", None),
+        (f"scf.if %c {{ {MATVEC} }}", None),
+        ("call @loop() : () -> ()", None),
+        ("call @elsewhere() : () -> ()", None),
+    ],
+)
+def test_flops_are_those_of_every_iteration_or_unknown(parse, body, flops):
+    module = parse(f"""
+      func.func private @elsewhere()
+      func.func private @loop() {{
+        call @loop() : () -> ()
+        return
+      }}
+      func.func private @callee(%x: f32) {{
+        %y = arith.addf %x, %x : f32
+        return
+      }}
+      func.func @f(%m: memref<2x3xf32>, %v: memref<3xf32>, %o: memref<2xf32>, %n: index,
+                   %c: i1, %x: f32) {{
+        %c1 = arith.constant 1 : index
+        %c2 = arith.constant 2 : index
+        %c5 = arith.constant 5 : index
+        {body}
+        return
+      }}""")
+    assert flops_of(module, "f") == flops
 
 
 @pytest.mark.parametrize(

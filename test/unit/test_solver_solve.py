@@ -32,7 +32,7 @@ def table1(name: str, **options: int) -> Problem:
 
 
 def proven(problem: Problem, machine: Machine, threads: int = 1, gap: float = 0.01) -> Plan:
-    plan = solve(problem, machine, threads, gap=gap)
+    plan = solve(problem, machine, threads, gap=gap, time_limit=60)
     plan.check(problem)
     assert plan.prediction is not None
     assert 0 < plan.prediction.lower_bound <= plan.prediction.cost

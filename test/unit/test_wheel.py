@@ -75,6 +75,7 @@ def test_wheel_holds_every_module_and_data_file(wheel: Path) -> None:
 def test_installed_tools_answer(installation: Installation) -> None:
     assert "0.1.0" in installation.run("mopt-opt", "--version")
     assert "--mopt-tile" in installation.run("mopt-opt", "--help")
+    assert "suite" in installation.run("mopt-bench", "--help")
 
 
 def test_installed_compiler_compiles(installation: Installation) -> None:

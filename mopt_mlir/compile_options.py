@@ -1,0 +1,165 @@
+"""How to compile: what the keywords of `mopt_mlir.compile` and the flags of the tools share."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mopt_mlir.diagnostics import UserError, emit
+
+if TYPE_CHECKING:
+    from mopt_mlir.lowering.target import Target
+    from mopt_mlir.pass_base import Pass
+
+AUTO = "auto"
+HOST = "host"
+
+_KINDS: dict[str, tuple[type, ...]] = {
+    "machine": (str,),
+    "threads": (int,),
+    "cpu": (str, type(None)),
+    "require_tiled": (bool,),
+    "passes": (str, type(None)),
+    "plan_cache": (bool,),
+}
+
+
+@dataclass(frozen=True)
+class CompileOptions:
+    """`machine` is what convolutions are tiled for: `auto` is the shipped machine closest to `cpu`
+    if that is given, else the host, with what the module says of its target.
+
+    `threads` is the number of cores, `cpu` (LLVM's name) what instructions are selected for.
+    `passes` replaces `mopt-tile`, written as between the parentheses of a pipeline. An operation
+    that mopt-tile leaves becomes plain loops with a warning; with `require_tiled` it is an error.
+    With `plan_cache` plans are kept on disk, see `solver.cache`.
+
+    Raises TypeError for a value of another type, UserError for one that makes no sense.
+    """
+
+    machine: str = AUTO
+    threads: int = 1
+    cpu: str | None = None
+    require_tiled: bool = False
+    passes: str | None = None
+    plan_cache: bool = True
+
+    def __post_init__(self) -> None:
+        for name, kinds in _KINDS.items():
+            value = getattr(self, name)
+            if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+                kind = type(value).__name__
+                raise TypeError(f"{name}={value!r} is of type {kind}, not {kinds[0].__name__}")
+        if self.threads < 1:
+            raise UserError(f"threads={self.threads}: at least one thread is needed")
+
+    @property
+    def planned_machine(self) -> str:
+        """The machine to plan for, as `mopt_mlir.machine.resolve` takes it."""
+        base, *overrides = self.machine.split(",")
+        if base.strip() != AUTO or self.cpu in (None, HOST):
+            return self.machine
+        return ",".join([closest_machine(str(self.cpu)), *overrides])
+
+    def first_passes(self) -> str | Pass:
+        """What runs in front of the lowering, for `mopt_mlir.add_passes`."""
+        from mopt_mlir.pass_registry import create
+
+        if self.passes is not None:
+            return self.passes
+        return create("mopt-tile", **self.planning_options())
+
+    def planning_options(self) -> dict[str, str | int | bool]:
+        """The options of a pass that plans."""
+        machine = self.planned_machine
+        return {"machine": machine, "threads": self.threads, "plan_cache": self.plan_cache}
+
+    def target_here(self) -> Target:
+        """What code is for that runs in this process: the host unless `cpu` is given.
+
+        Raises UserError if this host lacks the instructions, or has fewer CPUs than `threads`.
+        """
+        from mopt_mlir.lowering.target import check_runs_here, of_cpu
+
+        target = of_cpu(self.cpu or HOST)
+        check_runs_here(target)
+        available = _cpus_of_this_process()
+        if self.threads > available:
+            raise UserError(
+                f"threads={self.threads}: this process may run on {available} CPUs; "
+                "use fewer threads"
+            )
+        self._compare_vectors(target)
+        return target
+
+    def target_of_files(self) -> Target:
+        """What code in files is for: the CPU of the machine unless `cpu` is given."""
+        from mopt_mlir.lowering.target import of_cpu
+        from mopt_mlir.machine import resolve
+
+        is_host = self.machine in (AUTO, HOST)
+        target = of_cpu(self.cpu or (HOST if is_host else resolve(self.machine).cpu))
+        self._compare_vectors(target)
+        return target
+
+    def _compare_vectors(self, target: Target) -> None:
+        """Warn of a plan that does not suit the CPU. One for narrower vectors may be what is
+        wanted, unless both were named."""
+        from mopt_mlir.lowering.target import vector_bits
+        from mopt_mlir.machine import resolve
+
+        if self.passes is not None:
+            return
+        machine, bits = resolve(self.planned_machine), vector_bits(target)
+        if machine.vector_bits > bits or (self.cpu and machine.vector_bits < bits):
+            emit(
+                "warning",
+                "",
+                f"the plan is for vectors of {machine.vector_bits} bits (machine "
+                f"'{machine.name}'), but CPU '{self.cpu or target.cpu}' has {bits}: expect a "
+                f"fraction of its speed; '{closest_machine(self.cpu or target.cpu)}' is a machine "
+                "that fits",
+            )
+
+
+DEFAULTS = CompileOptions()
+
+
+def closest_machine(cpu: str) -> str:
+    """The shipped machine for a CPU, by LLVM's name: its own, else that of the nearest ancestor
+    with vectors as wide, else a generic one. Raises UserError as `lowering.target.of_cpu` does."""
+    from mopt_mlir.lowering.target import of_cpu, vector_bits
+    from mopt_mlir.machine.registry import names, shipped
+
+    bits = vector_bits(of_cpu(cpu))
+    files = {name: shipped(name) for name in names()}
+    fitting = {name: file for name, file in files.items() if file.machine.vector_bits == bits}
+    own = (name for name, file in fitting.items() if file.machine.cpu == cpu)
+    related = (
+        name
+        for ancestor in _lineage(cpu)
+        for name, file in fitting.items()
+        if file.microarchitecture == ancestor
+    )
+    generic = "generic-avx512" if bits == 512 else "generic-avx2"
+    return next(own, None) or next(related, generic)
+
+
+def _lineage(cpu: str) -> tuple[str, ...]:
+    """archspec's names of a CPU and of its ancestors, nearest first; none if it is not known."""
+    import archspec.cpu
+
+    known = [
+        (target.name, *(ancestor.name for ancestor in target.ancestors))
+        for target in archspec.cpu.TARGETS.values()
+        if cpu in {entry.get("name", target.name) for entry in target.compilers.get("clang", ())}
+    ]
+    # an old clang calls a new CPU by the name of its ancestor
+    return min(known, key=len, default=())
+
+
+def _cpus_of_this_process() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

@@ -1,0 +1,227 @@
+"""What the operations of a function demand of the sizes that its argument types leave open.
+
+Loops over buffers take their number of iterations from one operand and go through all of them; MLIR
+makes it the caller's duty that the others are as large. Here the demands are collected, in terms of
+the arguments, so that a call which would violate one is refused before it touches memory. What a
+function computes itself (the indices of its own loads, the offsets of slices in loops) is its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mopt_mlir.bindings import bindings_of
+from mopt_mlir.diagnostics import describe
+from mopt_mlir.extract import indexing_maps
+from mopt_mlir.lowering.shapes import Activation, Shape, product
+from mopt_mlir.lowering.sizes import Size, compute, evaluate, is_known
+
+_COPIES = ("memref.copy", "bufferization.materialize_in_destination")
+
+
+@dataclass(frozen=True)
+class Requirement:
+    """`size`, that of an operand along an axis, must be `needed`, or at least that if not `exact`.
+
+    A size that cannot be told from the arguments makes `size` and `needed` None.
+    """
+
+    location: str
+    operation: str
+    operand: int
+    axis: int
+    size: Size | None
+    needed: Size | None
+    exact: bool = True
+
+    def violation(self, arguments: Sequence[Any]) -> str | None:
+        """What is wrong with bound arguments: each a `Buffer` or a C scalar."""
+        at = f"'{self.operation}' ({self.location})" if self.location else f"'{self.operation}'"
+        if self.size is None or self.needed is None:
+            return (
+                f"whether its sizes fit cannot be told from the arguments: axis {self.axis} of "
+                f"operand {self.operand} of {at}"
+            )
+        size, needed = evaluate(self.size, arguments), evaluate(self.needed, arguments)
+        if size == needed or (size > needed and not self.exact):
+            return None
+        least = "" if self.exact else "at least "
+        return (
+            f"sizes do not fit together: {at} needs {least}{needed} elements along axis "
+            f"{self.axis} of its operand {self.operand}, which has {size}"
+        )
+
+
+def requirements(function: Any) -> tuple[Requirement, ...]:
+    """What `function`, which is called from outside, demands of the sizes of its arguments."""
+    return tuple(dict.fromkeys(_of_activation(Activation(function))))
+
+
+def _of_activation(activation: Activation) -> Iterator[Requirement]:
+    operations: list[Any] = []
+    walk_result = bindings_of(activation.function).ir.WalkResult
+
+    def visit(operation: Any) -> Any:
+        operations.append(operation)
+        return walk_result.ADVANCE
+
+    activation.function.walk(visit)
+    for operation in operations:
+        if operation.name == "func.call":
+            callee = activation.callee(operation)
+            if callee is not None:
+                yield from _of_activation(callee)
+        elif any(map(activation.is_dynamic, (*operation.operands, *operation.results))):
+            yield from _of_operation(activation, operation)
+
+
+def _of_operation(activation: Activation, operation: Any) -> Iterator[Requirement]:
+    name = operation.name
+    if name.startswith("linalg."):
+        yield from _of_structured(activation, operation)
+    elif name.startswith(("arith.", "math.")) or name in _COPIES:
+        yield from _alike(activation, operation)
+    elif name in ("tensor.cast", "memref.cast"):
+        yield from _of_cast(activation, operation)
+    elif name in ("tensor.extract_slice", "memref.subview"):
+        yield from _inside(activation, operation, 0)
+    elif name == "tensor.insert_slice":
+        yield from _inside(activation, operation, 1)
+        yield from _inserted(activation, operation)
+    elif name in ("tensor.expand_shape", "memref.expand_shape"):
+        yield from _of_expansion(activation, operation)
+
+
+def _of_structured(activation: Activation, operation: Any) -> Iterator[Requirement]:
+    """Of a linalg operation: what MLIR verifies where shapes are static.
+
+    A loop has as many iterations as the first axis that it indexes alone has elements. Other axes
+    that it indexes alone must be equal, those that several loops index at least as large.
+    """
+    ir = bindings_of(operation).ir
+    maps = indexing_maps(operation, bindings_of(operation))
+    shapes = [activation.shape(v) if activation.has_shape(v) else () for v in operation.operands]
+    if len(maps) != len(shapes):
+        for operand, shape in enumerate(shapes):
+            if activation.is_dynamic(operation.operands[operand]):
+                axis = next(i for i, size in enumerate(shape) if not isinstance(size, int))
+                yield _requirement(operation, operand, axis, None, None)
+        return
+    extents: dict[int, Size] = {}
+    axes = [
+        (operand, axis, expression, size)
+        for operand, (map_, shape) in enumerate(zip(maps, shapes, strict=True))
+        for axis, (expression, size) in enumerate(zip(map_.results, shape, strict=True))
+    ]
+    for _, _, expression, size in axes:
+        if isinstance(expression, ir.AffineDimExpr):
+            extents.setdefault(expression.position, size)
+    for operand, axis, expression, size in axes:
+        if isinstance(expression, ir.AffineDimExpr):
+            needed = extents[expression.position]
+            yield from _demand(operation, operand, axis, size, needed)
+        else:
+            last = _last_index(expression, extents)
+            reached = None if last is None else compute("add", last, 1)
+            yield from _demand(operation, operand, axis, size, reached, exact=False)
+
+
+def _last_index(expression: Any, extents: dict[int, Size]) -> Size | None:
+    """The largest value of a sum of loops with factors that are not negative; None for others."""
+    kind = type(expression).__name__
+    if kind == "AffineConstantExpr":
+        return int(expression.value) if expression.value >= 0 else None
+    if kind == "AffineDimExpr":
+        extent = extents.get(expression.position)
+        return None if extent is None else compute("sub", extent, 1)
+    if kind not in ("AffineAddExpr", "AffineMulExpr"):
+        return None
+    left, right = (_last_index(side, extents) for side in (expression.lhs, expression.rhs))
+    if left is None or right is None:
+        return None
+    return compute("add" if kind == "AffineAddExpr" else "mul", left, right)
+
+
+def _alike(activation: Activation, operation: Any) -> Iterator[Requirement]:
+    """Of an operation whose operands all have the same shape."""
+    shaped = [(i, v) for i, v in enumerate(operation.operands) if activation.has_shape(v)]
+    for operand, value in shaped[1:]:
+        pairs = zip(activation.shape(value), activation.shape(shaped[0][1]), strict=True)
+        for axis, (size, needed) in enumerate(pairs):
+            yield from _demand(operation, operand, axis, size, needed)
+
+
+def _of_cast(activation: Activation, operation: Any) -> Iterator[Requirement]:
+    """Of a cast to a type that leaves less open."""
+    source = operation.operands[0]
+    if activation.has_shape(source) and activation.has_shape(operation.result):
+        shapes = activation.shape(source), activation.shape(operation.result)
+        for axis, (size, needed) in enumerate(zip(*shapes, strict=True)):
+            if isinstance(needed, int):
+                yield from _demand(operation, 0, axis, size, needed)
+
+
+def _inside(activation: Activation, operation: Any, operand: int) -> Iterator[Requirement]:
+    """Of a slice of an operand: that it ends inside, as far as the arguments tell."""
+    shape = activation.shape(operation.operands[operand])
+    for axis, (size, offset, count, stride) in enumerate(
+        zip(shape, *activation.slice(operation, operand + 1), strict=True)
+    ):
+        steps = compute("mul", compute("sub", count, 1), stride)
+        end = compute("add", compute("add", offset, steps), 1)
+        if is_known(size) and is_known(end):
+            yield from _demand(operation, operand, axis, size, end, exact=False)
+
+
+def _inserted(activation: Activation, operation: Any) -> Iterator[Requirement]:
+    """Of an insertion: that what is inserted is as large as its place."""
+    _, place, _ = activation.slice(operation, 2)
+    source = activation.shape(operation.operands[0])
+    if len(source) < len(place):
+        place = tuple(size for size in place if size != 1)
+    if len(source) == len(place):
+        for axis, (size, needed) in enumerate(zip(source, place, strict=True)):
+            yield from _demand(operation, 0, axis, size, needed)
+
+
+def _of_expansion(activation: Activation, operation: Any) -> Iterator[Requirement]:
+    """Of one axis that is split up: that the parts make up the whole."""
+    result: Shape = activation.shape(operation.result)
+    source = activation.shape(operation.operands[0])
+    for axis, group in enumerate(operation.attributes["reassociation"]):
+        parts = product(result[part.value] for part in group)
+        yield from _demand(operation, 0, axis, source[axis], parts)
+
+
+def _demand(
+    operation: Any,
+    operand: int,
+    axis: int,
+    size: Size,
+    needed: Size | None,
+    *,
+    exact: bool = True,
+) -> Iterator[Requirement]:
+    """The requirement, unless it is met whatever the arguments are."""
+    if size == needed:
+        return
+    if needed is None or not (is_known(size) and is_known(needed)):
+        yield _requirement(operation, operand, axis, None, None)
+        return
+    if isinstance(size, int) and isinstance(needed, int) and size > needed and not exact:
+        return
+    yield _requirement(operation, operand, axis, size, needed, exact)
+
+
+def _requirement(
+    operation: Any,
+    operand: int,
+    axis: int,
+    size: Size | None,
+    needed: Size | None,
+    exact: bool = True,
+) -> Requirement:
+    at = describe(operation.location)
+    return Requirement(at, operation.name, operand, axis, size, needed, exact)

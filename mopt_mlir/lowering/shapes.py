@@ -1,0 +1,300 @@
+"""Shapes of the values in a function, as far as they follow from what it is called with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import count
+from typing import Any
+
+from mopt_mlir.bindings import bindings_of
+from mopt_mlir.lowering.functions import functions_of
+from mopt_mlir.lowering.sizes import Extent, Scalar, Size, Unknown, compute
+
+Shape = tuple[Size, ...]
+
+_ARITHMETIC = {
+    "arith.addi": "add",
+    "arith.subi": "sub",
+    "arith.muli": "mul",
+    "arith.divsi": "quotient",
+    "arith.divui": "quotient",
+    "arith.floordivsi": "floor",
+    "arith.ceildivsi": "ceil",
+    "arith.ceildivui": "ceil",
+    "arith.remsi": "remainder",
+    "arith.remui": "remainder",
+    "arith.minsi": "min",
+    "arith.minui": "min",
+    "arith.maxsi": "max",
+    "arith.maxui": "max",
+    "arith.select": "select",
+}
+_COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge", "lt", "le", "gt", "ge")
+"""The predicates of arith.cmpi in their order: of signed numbers, then of unsigned ones."""
+
+_CASTS = ("arith.index_cast", "arith.index_castui", "arith.extsi", "arith.extui", "arith.trunci")
+_AFFINE = {
+    "AffineAddExpr": "add",
+    "AffineMulExpr": "mul",
+    "AffineFloorDivExpr": "floor",
+    "AffineCeilDivExpr": "ceil",
+    "AffineModExpr": "mod",
+}
+_ACTIVATIONS = count()
+
+
+class Activation:
+    """One activation of a function: the shapes of its values, and its integers.
+
+    `given` has the shape, or the value, of each argument; unless it is there the function is called
+    from outside, and sizes are in terms of the arguments of that call.
+    """
+
+    def __init__(
+        self, function: Any, given: Sequence[Shape | Size] | None = None, depth: int = 0
+    ) -> None:
+        self.function = function
+        self.depth = depth
+        self._ir = bindings_of(function).ir
+        self._dynamic = self._ir.ShapedType.get_dynamic_size()
+        self._number = next(_ACTIVATIONS)
+        self._shapes: dict[Any, Shape] = {}
+        self._numbers: dict[Any, Size] = {}
+        self._calls: dict[Any, Activation | None] = {}
+        for position, argument in enumerate(function.regions[0].blocks[0].arguments):
+            if self.has_shape(argument):
+                dynamic = [Extent(position, axis) for axis in range(argument.type.rank)]
+                known = dynamic if given is None else given[position]
+                assert isinstance(known, Sequence)
+                self._shapes[argument] = self._completed(argument, known)
+            else:
+                value = Scalar(position) if given is None else given[position]
+                assert not isinstance(value, tuple)
+                self._numbers[argument] = value
+
+    def has_shape(self, value: Any) -> bool:
+        """Whether `value` is a ranked tensor or memref."""
+        return isinstance(value.type, self._ir.RankedTensorType | self._ir.MemRefType)
+
+    def is_dynamic(self, value: Any) -> bool:
+        """Whether its type leaves a size open."""
+        return self.has_shape(value) and not value.type.has_static_shape
+
+    def shape(self, value: Any) -> Shape:
+        """The shape of a ranked tensor or memref."""
+        if value not in self._shapes:
+            known = self._shape_of(value) if self.is_dynamic(value) else None
+            self._shapes[value] = self._completed(value, known)
+        return self._shapes[value]
+
+    def number(self, value: Any) -> Size:
+        """The value of an integer."""
+        if value not in self._numbers:
+            self._numbers[value] = self._number_of(value)
+        return self._numbers[value]
+
+    def callee(self, call: Any) -> Activation | None:
+        """The activation that a `func.call` makes; None if there is no such function in the module,
+        or too deep a recursion."""
+        if call not in self._calls:
+            self._calls[call] = self._activate(call)
+        return self._calls[call]
+
+    def sizes(self, operation: Any, name: str, dynamic: Iterator[Any]) -> Shape:
+        """A list of sizes: those that are constant in attribute `static_<name>`, the others from
+        the operands `dynamic`."""
+        static = operation.attributes[f"static_{name}"]
+        return tuple(self.number(next(dynamic)) if n == self._dynamic else n for n in static)
+
+    def slice(self, operation: Any, source: int) -> tuple[Shape, Shape, Shape]:
+        """Offsets, sizes and strides of a slice whose operands begin with `source` others."""
+        dynamic = iter(list(operation.operands)[source:])
+        offsets, sizes, strides = (
+            self.sizes(operation, name, dynamic) for name in ("offsets", "sizes", "strides")
+        )
+        return offsets, sizes, strides
+
+    def _activate(self, call: Any) -> Activation | None:
+        module = self.function.parent
+        name = call.attributes["callee"].value
+        functions = {f.attributes["sym_name"].value: f for f in functions_of(module)}
+        if name not in functions or self.depth == _DEEPEST:
+            return None
+        given = [self.shape(v) if self.has_shape(v) else self.number(v) for v in call.operands]
+        return Activation(functions[name], given, self.depth + 1)
+
+    def _completed(self, value: Any, known: Sequence[Size] | None) -> Shape:
+        return tuple(
+            n
+            if n != self._dynamic
+            else Unknown((self._number, value, axis))
+            if known is None
+            else known[axis]
+            for axis, n in enumerate(value.type.shape)
+        )
+
+    def _unknown(self, value: Any) -> Size:
+        return Unknown((self._number, value))
+
+    def _number_of(self, value: Any) -> Size:
+        if isinstance(value.owner, self._ir.Block):
+            return self._unknown(value)
+        operation = value.owner.operation
+        name, operands = operation.name, list(operation.operands)
+        if name == "arith.constant":
+            attribute = operation.attributes["value"]
+            is_integer = isinstance(attribute, self._ir.IntegerAttr | self._ir.BoolAttr)
+            return int(attribute.value) if is_integer else self._unknown(value)
+        if name in _ARITHMETIC:
+            return compute(_ARITHMETIC[name], *map(self.number, operands))
+        if name in _CASTS:
+            return self.number(operands[0])
+        if name == "arith.cmpi":
+            predicate = operation.attributes["predicate"].value
+            return compute(_COMPARISONS[predicate], *map(self.number, operands))
+        if name in ("tensor.dim", "memref.dim") and self.has_shape(operands[0]):
+            axis = self.number(operands[1])
+            return self.shape(operands[0])[axis] if isinstance(axis, int) else self._unknown(value)
+        if name in ("affine.apply", "affine.min", "affine.max"):
+            map_ = operation.attributes["map"].value
+            numbers = [self.number(operand) for operand in operands]
+            results = [self._affine(e, numbers, map_.n_dims) for e in map_.results]
+            return _fold(name.removeprefix("affine."), results)
+        return self._unknown(value)
+
+    def _affine(self, expression: Any, numbers: Sequence[Size], dims: int) -> Size:
+        kind = type(expression).__name__
+        if kind == "AffineConstantExpr":
+            return int(expression.value)
+        if kind in ("AffineDimExpr", "AffineSymbolExpr"):
+            symbols: int = dims if kind == "AffineSymbolExpr" else 0
+            return numbers[symbols + int(expression.position)]
+        sides = (self._affine(e, numbers, dims) for e in (expression.lhs, expression.rhs))
+        return compute(_AFFINE[kind], *sides)
+
+    def _shape_of(self, value: Any) -> Shape | None:
+        """The shape of a value whose type leaves it open; None if it is not known."""
+        if isinstance(value.owner, self._ir.Block):
+            return self._shape_of_iterated(value)
+        operation = value.owner.operation
+        if operation.name in _SHAPES:
+            return _SHAPES[operation.name](self, operation)
+        if operation.name == "func.call":
+            return self._shape_of_call(operation, self._position(value))
+        if operation.name in ("scf.for", "scf.if"):
+            return self._shape_of_region(operation, self._position(value))
+        if operation.name.startswith("linalg."):
+            results, operands = len(operation.results), list(operation.operands)
+            return self.shape(operands[len(operands) - results + self._position(value)])
+        if operation.name.startswith(("arith.", "math.")):
+            return next((self.shape(v) for v in operation.operands if self.has_shape(v)), None)
+        return None
+
+    def _position(self, result: Any) -> int:
+        return int(self._ir.OpResult(result).result_number)
+
+    def _shape_of_iterated(self, value: Any) -> Shape | None:
+        """That of a value which a loop hands on from one iteration to the next, if all have it."""
+        loop = value.owner.owner.operation
+        position = int(self._ir.BlockArgument(value).arg_number) - _LOOP_VARIABLES
+        if loop.name != "scf.for" or position < 0:
+            return None
+        initial = self.shape(loop.operands[_LOOP_BOUNDS + position])
+        assumed = dict(self._shapes)
+        self._shapes[value] = initial
+        yielded = self.shape(_last(loop.regions[0]).operands[position])
+        if yielded == initial:
+            return initial
+        self._shapes = assumed  # what was derived from a wrong assumption
+        return None
+
+    def _shape_of_region(self, operation: Any, position: int) -> Shape | None:
+        if operation.name == "scf.for":
+            block = operation.regions[0].blocks[0]
+            return self.shape(block.arguments[_LOOP_VARIABLES + position])
+        first, second = (self.shape(_last(r).operands[position]) for r in operation.regions)
+        return first if first == second else None
+
+    def _shape_of_call(self, call: Any, position: int) -> Shape | None:
+        activation = self.callee(call)
+        if activation is None or len(activation.function.regions[0].blocks) > 1:
+            return None
+        return activation.shape(_last(activation.function.regions[0]).operands[position])
+
+
+_DEEPEST = 16  # calls inside calls, from where on nothing is known
+_LOOP_BOUNDS = 3  # operands of scf.for in front of the initial values
+_LOOP_VARIABLES = 1  # arguments of its body in front of those
+
+
+def _last(region: Any) -> Any:
+    operations = list(region.blocks[0].operations)
+    return operations[-1].operation
+
+
+def _like(operand: int) -> Callable[[Activation, Any], Shape | None]:
+    def shape(activation: Activation, operation: Any) -> Shape | None:
+        source = operation.operands[operand]
+        return activation.shape(source) if activation.has_shape(source) else None
+
+    return shape
+
+
+def _allocated(activation: Activation, operation: Any) -> Shape | None:
+    """Of what is allocated: the sizes that the type leaves open are the first operands."""
+    left = iter(operation.operands)
+    dynamic = bindings_of(operation).ir.ShapedType.get_dynamic_size()
+    return tuple(
+        activation.number(next(left)) if n == dynamic else n for n in operation.result.type.shape
+    )
+
+
+def _sliced(activation: Activation, operation: Any) -> Shape | None:
+    _, sizes, _ = activation.slice(operation, 1)
+    rank = operation.result.type.rank
+    kept = sizes if len(sizes) == rank else tuple(size for size in sizes if size != 1)
+    return kept if len(kept) == rank else None
+
+
+def _padded(activation: Activation, operation: Any) -> Shape | None:
+    dynamic = iter(list(operation.operands)[1:])
+    low, high = (activation.sizes(operation, name, dynamic) for name in ("low", "high"))
+    source = activation.shape(operation.operands[0])
+    return tuple(_fold("add", sizes) for sizes in zip(source, low, high, strict=True))
+
+
+def _expanded(activation: Activation, operation: Any) -> Shape | None:
+    return activation.sizes(operation, "output_shape", iter(list(operation.operands)[1:]))
+
+
+def _collapsed(activation: Activation, operation: Any) -> Shape | None:
+    source = activation.shape(operation.operands[0])
+    return tuple(
+        product(source[axis.value] for axis in group)
+        for group in operation.attributes["reassociation"]
+    )
+
+
+def product(sizes: Iterable[Size]) -> Size:
+    """The product of sizes, 1 of none."""
+    return _fold("mul", [1, *sizes])
+
+
+def _fold(operation: str, sizes: Iterable[Size]) -> Size:
+    first, *others = sizes
+    for size in others:
+        first = compute(operation, first, size)
+    return first
+
+
+_SHAPES: Mapping[str, Callable[[Activation, Any], Shape | None]] = {
+    **dict.fromkeys(("tensor.cast", "memref.cast", "bufferization.clone"), _like(0)),
+    **dict.fromkeys(("bufferization.to_tensor", "bufferization.to_buffer"), _like(0)),
+    **dict.fromkeys(("tensor.insert_slice", "tensor.insert"), _like(1)),
+    **dict.fromkeys(("tensor.empty", "memref.alloc", "memref.alloca"), _allocated),
+    **dict.fromkeys(("tensor.extract_slice", "memref.subview"), _sliced),
+    **dict.fromkeys(("tensor.expand_shape", "memref.expand_shape"), _expanded),
+    **dict.fromkeys(("tensor.collapse_shape", "memref.collapse_shape"), _collapsed),
+    "tensor.pad": _padded,
+}
+"""Shapes of results by operation."""

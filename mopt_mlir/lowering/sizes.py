@@ -1,0 +1,96 @@
+"""Sizes of dynamic shapes, in terms of the arguments that a function is called with."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Extent:
+    """The size of a buffer argument along an axis."""
+
+    argument: int
+    axis: int
+
+
+@dataclass(frozen=True)
+class Scalar:
+    """The value of a scalar argument."""
+
+    argument: int
+
+
+@dataclass(frozen=True)
+class Computed:
+    """The result of one of `OPERATIONS`."""
+
+    operation: str
+    operands: tuple[Size, ...]
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """What depends on more than the arguments: equal to itself only, as `identity` says."""
+
+    identity: tuple[Any, ...]
+
+
+Size = int | Extent | Scalar | Computed | Unknown
+
+
+def _quotient(a: int, b: int) -> int:
+    """Rounded towards zero, as machines do it."""
+    return 0 if b == 0 else abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
+
+
+OPERATIONS: Mapping[str, Callable[..., int]] = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "quotient": _quotient,
+    "remainder": lambda a, b: a - b * _quotient(a, b),
+    # to divide by zero is a mistake of the module's own, and none of ours to report
+    "floor": lambda a, b: a // b if b else 0,
+    "ceil": lambda a, b: -(-a // b) if b else 0,
+    "mod": lambda a, b: a % b if b else 0,
+    "min": min,
+    "max": max,
+    "eq": operator.eq,
+    "ne": operator.ne,
+    "lt": operator.lt,
+    "le": operator.le,
+    "gt": operator.gt,
+    "ge": operator.ge,
+    "select": lambda condition, a, b: a if condition else b,
+}
+"""What sizes are computed with."""
+
+
+def compute(operation: str, *operands: Size) -> Size:
+    """One of `OPERATIONS` on sizes, carried out if these are numbers."""
+    numbers = [size for size in operands if isinstance(size, int)]
+    if len(numbers) == len(operands):
+        return int(OPERATIONS[operation](*numbers))
+    return Computed(operation, operands)
+
+
+def evaluate(size: Size, arguments: Sequence[Any]) -> int:
+    """The value of a size that is known, for bound arguments: each a `Buffer` or a C scalar."""
+    if isinstance(size, int):
+        return size
+    if isinstance(size, Extent):
+        return int(arguments[size.argument].array.shape[size.axis])
+    if isinstance(size, Scalar):
+        return int(arguments[size.argument].value)
+    assert isinstance(size, Computed)
+    return int(OPERATIONS[size.operation](*(evaluate(o, arguments) for o in size.operands)))
+
+
+def is_known(size: Size) -> bool:
+    """Whether a size depends on nothing but the arguments."""
+    if isinstance(size, Computed):
+        return all(map(is_known, size.operands))
+    return not isinstance(size, Unknown)

@@ -1,0 +1,178 @@
+"""mopt-bench as a user meets it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks import command_line, commands, runner, scale
+from benchmarks.command_line import main
+from benchmarks.operators import read_operators
+from benchmarks.peers import REGISTRY
+from benchmarks.protocol import Configuration, Protocol
+from benchmarks.scale_results import Scale
+
+pytestmark = pytest.mark.xdist_group("bench")
+
+ROOT = Path(__file__).resolve().parents[2]
+FIELDS = ["name", "k", "h", "w", "c", "r", "s"]
+TINY = ["tiny", 16, 6, 5, 3, 3, 3]
+
+
+@pytest.fixture
+def operators(tmp_path, monkeypatch):
+    """A list of one operator, and what is measured besides made up."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(runner, "measure_bandwidths", lambda cpus: {"DRAM read": 40.0})
+    monkeypatch.setattr(runner, "_peak", lambda *_: 100.0)
+
+    def write(rows=(TINY,), fields=FIELDS):
+        Path("operators.json").write_text(json.dumps({"fields": fields, "operators": rows}))
+        return "operators.json"
+
+    write()
+    return write
+
+
+def test_run_writes_a_record_per_operator_and_peer(operators, capsys):
+    arguments = ["run", "--operators", operators(), "--protocol", "constant-weights", "--warm"]
+    arguments += ["--threads", "1", "--peers", "mlir", "--repeat", "5", "--json", "out.json"]
+    assert main(arguments) == 0
+    captured = capsys.readouterr()
+    assert "B warm, 1 core (constant-weights): GFLOP/s, median of 5 runs" in captured.out
+    assert "tiny: mopt " in captured.err
+    data = json.loads(Path("out.json").read_text())
+    assert [record["peer"] for record in data["records"]] == ["mopt", "mlir"]
+    assert data["arguments"]["cold"] is False
+    assert data["operators"]["tiny"]["h"] == 6
+    for record in data["records"]:
+        assert record["is_correct"]
+        assert record["version"]
+
+
+def test_a_suite_measures_every_configuration_and_keeps_what_there_is(
+    operators, capsys, monkeypatch
+):
+    few = [Configuration(Protocol.PAPER, True), Configuration(Protocol.NHWC, False)]
+    monkeypatch.setattr(commands, "configurations", lambda cores: few)
+    arguments = ["suite", "--operators", operators(), "--peers", "none", "--repeat", "5"]
+    assert main([*arguments, "--directory", "results"]) == 0
+    assert "Ours / the best peer of each operator" in capsys.readouterr().out
+    files = sorted(Path("results").iterdir())
+    assert [file.name for file in files] == ["a-cold-1.json", "c-warm-1.json"]
+    before = [file.read_bytes() for file in files]
+    assert main([*arguments, "--directory", "results"]) == 0
+    assert [file.read_bytes() for file in files] == before
+
+
+def test_the_suite_has_every_configuration_once():
+    slugs = [configuration.slug for configuration in commands.configurations(4)]
+    assert len(slugs) == len(set(slugs)) == 13
+    assert {"a-cold-1", "a-cold-4", "c-warm-1", "a-cold-1-avx2"} <= set(slugs)
+    assert len(commands.configurations(1)) == 7
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "the following arguments are required: command; see mopt-bench --help"),
+        (["run"], "the following arguments are required: --json; see mopt-bench run --help"),
+        (["run", "--json", "o", "--peers", "mkl"], "unknown peer 'mkl'; known: mopt, mopt-5, "),
+        (["run", "--json", "o", "--protocol", "d"], "argument --protocol: invalid choice: 'd'"),
+        (["run", "--json", "o", "--cold", "--warm"], "not allowed with argument"),
+        (["run", "--json", "o", "--repeat", "0"], "repeat=0: must be positive"),
+        (["run", "--json", "o", "--threads", "4096"], "threads=4096: this process may use "),
+        (["run", "--json", "no/o.json"], "no/o.json: error: cannot write it: there is no"),
+        (["run", "--json", "o", "--operators", "x.json"], "x.json: error: cannot read it: No such"),
+        (["run", "--json", "o", "--only", "R99"], "table1: error: no operator 'R99'; did you mean"),
+        (["scale", "--json", "o", "--counts", "0"], "argument --counts: invalid"),
+        (["scale", "--json", "o", "--counts", "9999"], "9999 distinct operators: there are 4800"),
+        (["run", "--json", "o", "--python", "/nowhere"], "cannot start /nowhere: No such file"),
+    ],
+)
+def test_refusals(arguments, message, operators, capsys):
+    assert main(arguments) == 1
+    captured = capsys.readouterr()
+    assert message in captured.err
+    assert "Traceback" not in captured.err
+    assert captured.out == ""
+    assert [path.name for path in Path().iterdir()] == ["operators.json"]
+
+
+@pytest.mark.parametrize(
+    ("rows", "fields", "message"),
+    [
+        ([], FIELDS, "there are no operators"),
+        ([TINY, TINY], FIELDS, "two operators are called 'tiny'"),
+        ([[*TINY, "nhwc_hwcf"]], [*FIELDS, "layout"], "tiny: layout is not nchw_fchw"),
+        ([[*TINY, "f64"]], [*FIELDS, "element"], "tiny: element is not f32"),
+        ([["tiny", 0, 6, 5, 3, 3, 3]], FIELDS, "operators[0]: k: 0 is not a positive integer"),
+    ],
+)
+def test_lists_that_cannot_be_measured(rows, fields, message, operators, capsys):
+    assert main(["run", "--json", "o", "--operators", operators(rows, fields)]) == 1
+    assert f"operators.json: error: {message}" in capsys.readouterr().err
+
+
+def test_lists_may_say_more_than_table_1(operators):
+    fields = [*FIELDS, "n", "stride", "dilation"]
+    (workload,) = read_operators(operators([[*TINY, 2, [2, 1], 3]], fields))
+    assert (workload.n, workload.strides, workload.dilations) == (2, (2, 1), (3, 3))
+    assert len(read_operators("table1")) == 32
+    assert [w.name for w in read_operators("table1", ["R9", "Y0"])] == ["Y0", "R9"]
+
+
+def test_peers_are_listed_with_their_state(operators, capsys):
+    assert main(["peers", "--python", sys.executable]) == 0
+    printed = capsys.readouterr().out
+    assert all(name in printed for name in REGISTRY)
+    assert "driver" in printed  # of oneDNN, which this Python does not have
+
+
+def test_scale(operators, capsys, monkeypatch):
+    monkeypatch.setattr(scale, "PREDICTED_CORES", (8,))
+    arguments = ["--counts", "1", "--batches", "1,2", "--only", "R11", "--repeat", "5"]
+    assert main(["scale", "--json", "scale.json", *arguments]) == 0
+    assert "Planning and compiling" in capsys.readouterr().out
+    figures = Scale.read(Path("scale.json"))
+    states = [(p.operators, p.plan_cache) for p in figures.planning]
+    assert states == [(1, "off"), (1, "empty"), (1, "full")]
+    measured = {s.cores: s.gflops is not None for s in figures.scaling}
+    assert measured[1]
+    assert [b.batch for b in figures.batch] == [1, 2]
+    one, eight = (s.predicted_gflops for s in figures.scaling if s.cores in (1, 8))
+    assert eight > 2 * one
+
+
+def test_distinct_operators_are_distinct_and_always_the_same():
+    operators = scale.distinct_operators(1000)
+    assert len({(o.k, o.c, o.h, o.r, o.strides) for o in operators}) == 1000
+    assert scale.distinct_operators(1000) == operators
+
+
+def test_machines_grow_by_whole_last_caches():
+    from mopt_mlir.machine import by_name
+
+    machine = by_name("znver5").with_cores(2)
+    larger = scale.larger_machine(machine, 32)
+    kind = by_name("znver5")
+    assert larger.cores == 32
+    assert larger.dram_bandwidth_all == 4 * kind.dram_bandwidth_all
+    assert scale.larger_machine(machine, 2) is machine
+
+
+def test_help_is_quick_and_needs_no_compiler():
+    program = (
+        "import sys, benchmarks.command_line as c\n"
+        "code = c.main(['run', '--help'])\n"
+        "sys.exit(code or any(m in sys.modules for m in ('numpy', 'mlir', 'rich', 'llvmlite')))"
+    )
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0
+    assert "constant-weights (class B): NCHW input and output" in done.stdout
+    assert command_line.PROTOCOLS in done.stdout

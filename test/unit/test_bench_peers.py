@@ -1,0 +1,89 @@
+"""Every peer that is installed computes the same convolution, in every protocol that it knows."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import asdict
+
+import numpy as np
+import pytest
+
+from benchmarks import peers
+from benchmarks.environment import available_cpus, peers_python, worker_environment
+from benchmarks.peers import REGISTRY
+from benchmarks.peers.interface import UnavailableError
+from benchmarks.peers.iree import tensor_mlir
+from benchmarks.peers.mopt import Mopt
+from benchmarks.protocol import Configuration, Protocol
+from benchmarks.workers import Worker, WorkerError
+from benchmarks.workloads import Workload
+from mopt_mlir.compilation import load_module
+from mopt_mlir.reference import evaluate
+
+pytestmark = pytest.mark.xdist_group("bench")
+
+OPERATORS = (
+    Workload("strided", k=24, h=7, w=6, c=5, r=3, s=2, n=2, strides=(2, 1)),
+    Workload("dilated", k=16, h=5, w=9, c=16, r=2, s=3, dilations=(1, 2)),
+    Workload("1x1", k=40, h=7, w=7, c=32, r=1, s=1),
+)
+INSTALLED_APART = [name for name, entry in REGISTRY.items() if not entry.own and entry.default]
+
+
+@pytest.mark.parametrize("name", INSTALLED_APART)
+def test_peers_agree_with_the_reference(name, tmp_path):
+    cpus = available_cpus()
+    try:
+        worker = Worker(name, peers_python(), worker_environment(1, "native"), cpus[-1:], cpus)
+    except WorkerError as reason:
+        pytest.skip(f"{name} is not installed (make bench-peers): {reason}")
+    with worker:
+        assert worker.version
+        for operator in OPERATORS:
+            for protocol in REGISTRY[name].protocols:
+                workload = protocol.workload(operator)
+                input_, weights, _ = workload.operands(1)
+                reference = workload.reference(input_, weights)
+                for file, array in (
+                    ("input", input_),
+                    ("weights", weights),
+                    ("reference", reference),
+                ):
+                    np.save(tmp_path / f"{file}.npy", array)
+                worker.ask(
+                    "prepare",
+                    workload=asdict(workload),
+                    configuration=asdict(Configuration(protocol, cold=False)),
+                    directory=str(tmp_path),
+                )
+                runs = worker.ask("run", count=2, drop=1, cold=False)
+                assert len(runs["seconds"]) == 2
+                assert worker.ask("check")["error_of_bound"] < 1, (operator.name, protocol)
+
+
+@pytest.mark.parametrize("protocol", list(Protocol))
+@pytest.mark.parametrize("operator", OPERATORS, ids=lambda operator: operator.name)
+def test_what_iree_is_given_is_the_convolution(operator, protocol):
+    workload = protocol.workload(operator)
+    input_, weights, _ = workload.operands(2)
+    module = load_module(tensor_mlir(workload, None))
+    (result,) = evaluate(module, "conv", [input_, weights]).results
+    np.testing.assert_allclose(result, workload.reference(input_, weights), atol=1e-9)
+    load_module(tensor_mlir(workload, weights))  # the constant parses
+
+
+def test_measuring_candidates_needs_a_compiler_that_can(monkeypatch):
+    def compile(source, *, threads=1):
+        raise AssertionError
+
+    monkeypatch.setattr("mopt_mlir.executable.compile", compile)
+    assert Mopt(candidates=1).version
+    with pytest.raises(UnavailableError, match="cannot measure candidates"):
+        Mopt(candidates=5)
+
+
+def test_every_peer_loads_or_says_why_not():
+    for name, entry in REGISTRY.items():
+        assert entry.protocols
+        with suppress(UnavailableError):
+            assert peers.load(name).version

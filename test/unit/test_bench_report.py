@@ -1,0 +1,245 @@
+"""Tables, plots and the document, from results that are made up."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from benchmarks.command_line import main
+from benchmarks.commands import _verdict
+from benchmarks.comparison import Comparison, describe_sizes
+from benchmarks.results import Failure, Record, Results
+from benchmarks.scale_results import Batch, Planning, Scale, Scaling
+from mopt_mlir import UserError
+
+SIZES = {"n": 1, "k": 64, "h": 56, "w": 56, "c": 32, "r": 3, "s": 3}
+ONES = {"strides": [1, 1], "dilations": [1, 1]}
+
+RATES = {  # GFLOP/s by operator and peer
+    "first": {"mopt": 200.0, "onednn": 100.0, "iree": 50.0},
+    "second": {"mopt": 90.0, "onednn": 100.0, "iree": 300.0},
+    "third": {"mopt": 180.0, "onednn": 90.0, "iree": 60.0},
+}
+WRONG = ("second", "iree")
+
+
+def record(operator: str, peer: str, rate: float, correct: bool = True) -> Record:
+    return Record(
+        operator=operator,
+        protocol="paper",
+        cold=True,
+        threads=1,
+        peer=peer,
+        version=f"{peer} 1.2.3",
+        gflops_median=rate,
+        gflops_mean=rate + 1,
+        ci95=2.0,
+        max_rel_err=1e-6,
+        share_of_peak=rate / 250,
+        share_of_roofline=rate / 240,
+        is_correct=correct,
+        isa="native",
+        flops=10**9,
+        bytes=10**7,
+        peak_gflops=250.0,
+        prepare_seconds=0.1,
+        detail="",
+        seconds=[[1e9 / rate * 1e-9] * 10] * 5,
+    )
+
+
+def head() -> dict:
+    cache = {"name": "L1", "size": 49152}
+    return {
+        "date": "2020-02-29T00:00:00+00:00",
+        "commit": "c0ffee",
+        "machine": {
+            "cpu": "Fast 9000",
+            "planned_for": {"cpu": "fast", "cores": 2, "vector_bits": 512, "caches": [cache]},
+            "system": "Linux 1.0",
+            "libc": "glibc 2.0",
+            "python": "3.12.0",
+        },
+        "versions": {"mopt-mlir": "0.1.0"},
+        "arguments": {
+            "operators": "table1",
+            "protocol": "paper",
+            "cold": True,
+            "threads": 1,
+            "isa": "native",
+            "repeat": 50,
+        },
+        "operators": dict.fromkeys(RATES, SIZES | ONES),
+        "bandwidths": {"L1 read": 500.0, "DRAM read": 40.0},
+        "unavailable": {"tvm": "No module named 'tvm'"},
+    }
+
+
+@pytest.fixture
+def results() -> Results:
+    records = [
+        record(operator, peer, rate, (operator, peer) != WRONG)
+        for operator, rates in RATES.items()
+        for peer, rate in rates.items()
+    ]
+    return Results(head(), list(RATES), records, [Failure("third", "torch", "out of memory")])
+
+
+@pytest.fixture
+def path(results: Results, tmp_path: Path) -> Path:
+    results.write(tmp_path / "a-cold-1.json")
+    return tmp_path / "a-cold-1.json"
+
+
+def test_ratio_is_to_the_best_peer_that_is_right(results):
+    comparison = Comparison.of(results)
+    assert [row.best.peer for row in comparison.rows] == ["onednn"] * 3
+    assert [row.ratio for row in comparison.rows] == pytest.approx([2, 0.9, 2])
+    assert comparison.mean_ratio == pytest.approx((2 * 0.9 * 2) ** (1 / 3))
+    assert comparison.worst.operator == "second"
+    assert [(wrong.operator, wrong.peer) for wrong in comparison.wrong] == [WRONG]
+
+
+def test_ours_wrong_has_no_ratio(results):
+    results.records[0] = record("first", "mopt", 200.0, correct=False)
+    comparison = Comparison.of(results)
+    assert [row.operator for row in comparison.compared] == ["second", "third"]
+
+
+def test_variants_of_ours_are_no_rivals(results):
+    results.records.append(record("first", "mopt-5", 1000.0))
+    comparison = Comparison.of(results)
+    assert comparison.rows[0].best.peer == "onednn"
+    assert comparison.peers == ("mopt", "mopt-5", "onednn", "iree")
+    assert comparison.mean("mopt-5", lambda r: r.gflops_median) != 1000  # over other operators
+
+
+def test_sizes_are_described():
+    assert describe_sizes(SIZES | ONES) == "64,56x56,32,3x3"
+    strided = SIZES | {"strides": [2, 2], "dilations": [1, 3], "n": 8}
+    assert describe_sizes(strided) == "8x(64,56x56,32,3x3/2*1x3)"
+
+
+def test_results_survive_being_written(results, path):
+    again = Results.read(path)
+    assert again.records == results.records
+    assert again.failures == results.failures
+    assert again.head == results.head
+    data = json.loads(path.read_text())
+    assert {"operator", "protocol", "cold", "threads", "peer", "version", "gflops_median"} <= set(
+        data["records"][0]
+    )
+
+
+def test_a_nan_is_null(results, tmp_path):
+    results.records[0] = Record(**{**vars(results.records[0]), "ci95": float("nan")})
+    results.write(tmp_path / "nan.json")
+    assert "NaN" not in (tmp_path / "nan.json").read_text()
+    assert Results.read(tmp_path / "nan.json").records[0].ci95 is None
+
+
+def test_report_prints_the_table_and_the_summary(path, capsys):
+    assert main(["report", str(path), "--tables-only"]) == 0
+    printed = capsys.readouterr().out
+    assert "A cold, 1 core (paper)" in printed
+    assert "FMA peak 250 to 250 GFLOP/s; GB/s: L1 read 500, DRAM read 40" in printed
+    assert re.search(r"second .*300\.0 WRONG.*oneDNN .*0\.90", printed)
+    assert re.search(r"A cold, 1 core .*1\.53.*0\.90 \(second\)", printed)
+
+
+def scale() -> Scale:
+    return Scale(
+        {key: value for key, value in head().items() if key != "bandwidths"},
+        [Planning(10, "off", 2.0, 3.0), Planning(10, "full", 0.01, 3.0)],
+        [Scaling("R9", 1, 100.0, 110.0), Scaling("R9", 128, None, 9000.0)],
+        [Batch("R9", 64, 0.5, 0.4)],
+    )
+
+
+def test_document_holds_every_figure(path, tmp_path, capsys):
+    scale().write(tmp_path / "scale.json")
+    arguments = ["report", str(tmp_path / "scale.json"), str(path), "--output", str(tmp_path)]
+    assert main(arguments) == 0
+    assert "performance.md" in capsys.readouterr().err
+    text = (tmp_path / "performance.md").read_text()
+    for line in (
+        "| A cold, 1 core | 3 | 1.53 | 0.90 (second) | 0.62 | 0.38 (second) | 1 |",
+        "- Fast 9000, 2 cores used, 512-bit vectors, L1 48 KiB (planned for as `fast`)",
+        "| oneDNN | onednn 1.2.3 | Primitives with",
+        "| A cold, 1 core | 250 to 250 | 500 | 40 |",
+        "| first | 64,56x56,32,3x3 | 200.0 | 100.0 | 50.0 | oneDNN | 2.00 | 80% | 83% |",
+        "Wrong: IREE on second.",
+        "PyTorch failed on third: out of memory",
+        "Without TVM: No module named 'tvm'.",
+        "| 10 | off | 2.00 | 3.00 | 500 |",
+        "| 128 |  | 9000 |",
+        "| 64 | 500 | 400 |",
+    ):
+        assert line in text
+
+
+def test_plots_are_drawn_and_linked(path, tmp_path):
+    pytest.importorskip("matplotlib", reason="plots need the extra `plot`")
+    scale().write(tmp_path / "scale.json")
+    main(["report", str(path), str(tmp_path / "scale.json"), "--output", str(tmp_path)])
+    links = re.findall(r"!\[.*?\]\((.*?)\)", (tmp_path / "performance.md").read_text())
+    assert sorted(Path(link).name for link in links) == [
+        "a-cold-1-roofline.svg",
+        "a-cold-1.svg",
+        "batch.svg",
+        "cores.svg",
+    ]
+    texts = {}
+    for link in links:
+        drawn = ElementTree.parse(tmp_path / link).iter("{http://www.w3.org/2000/svg}text")
+        texts[Path(link).name] = {"".join(text.itertext()).strip() for text in drawn}
+    assert {"first", "second", "third", "201", "91", "mopt-mlir", "IREE"} <= texts["a-cold-1.svg"]
+    assert {"first", "second", "third"} <= texts["a-cold-1-roofline.svg"]
+    before = (tmp_path / links[0]).read_bytes()
+    main(["report", str(path), str(tmp_path / "scale.json"), "--output", str(tmp_path)])
+    assert (tmp_path / links[0]).read_bytes() == before
+
+
+def test_no_plots_without_matplotlib(path, tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    assert main(["report", str(path), "--output", str(tmp_path / "new")]) == 0
+    assert "without plots: pip install 'mopt-mlir[plot]'" in capsys.readouterr().err
+    assert "![" not in (tmp_path / "new" / "performance.md").read_text()
+
+
+def test_a_run_in_which_ours_was_wrong_or_failed_ends_in_an_error(results):
+    assert _verdict([Comparison.of(results)]) == 0  # a peer is wrong, and one failed
+    results.failures.append(Failure("third", "mopt", "no plan"))
+    with pytest.raises(UserError, match="ours failed on third"):
+        _verdict([Comparison.of(results)])
+    results.records[0] = record("first", "mopt", 200.0, correct=False)
+    with pytest.raises(UserError, match=r"wrong results.*: first; please report it"):
+        _verdict([Comparison.of(results)])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (None, "results.json: error: cannot read it: No such file or directory"),
+        ("{", "results.json: error: not a JSON file"),
+        ("[]", "results.json: error: not a file of mopt-bench"),
+        ('{"kind": "mopt-bench run", "format": 0}', "written by another version of mopt-bench"),
+        ('{"kind": "mopt-bench run", "format": 1}', "not a complete file of results"),
+        ('{"kind": "mopt-bench scale", "format": 1}', "not a complete file of figures"),
+        ('{"kind": "other", "format": 1}', "not a file of 'mopt-bench run'"),
+    ],
+)
+def test_files_that_are_no_results(text, message, tmp_path, capsys):
+    file = tmp_path / "results.json"
+    if text is not None:
+        file.write_text(text)
+    assert main(["report", str(file), "--output", str(tmp_path / "docs")]) == 1
+    captured = capsys.readouterr()
+    assert message in captured.err
+    assert "Traceback" not in captured.err
+    assert not (tmp_path / "docs").exists()

@@ -1,0 +1,239 @@
+"""The order of a benchmark with peers that are played, and with two that are real."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from benchmarks import runner
+from benchmarks.crew import Crew, Progress, unsuitable
+from benchmarks.environment import available_cpus, worker_environment
+from benchmarks.operators import read_operators
+from benchmarks.protocol import Configuration, Protocol
+from benchmarks.results import Results
+from benchmarks.runner import Request, compulsory_bytes, measure_operator, run_benchmark
+from benchmarks.workers import Worker, WorkerError
+from benchmarks.workloads import Workload
+from mopt_mlir import UserError
+
+# real workers start processes; one pytest worker at a time, as they pin themselves to a core
+pytestmark = pytest.mark.xdist_group("bench")
+
+TINY = Workload("tiny", k=16, h=6, w=5, c=3, r=3, s=3, strides=(2, 1))
+BANDWIDTHS = {"DRAM read": 10.0}
+GOOD = {"max_rel_err": 1e-7, "error_of_bound": 0.1}
+
+
+class PlayedCrew:
+    """Answers as `script` says: peer -> call -> answer, or None for a failure."""
+
+    def __init__(self, script, cold=False):
+        self.script = script
+        self.configuration = Configuration(Protocol.PAPER, cold)
+        self.workers = {peer: SimpleNamespace(version="1.0") for peer in script}
+        self.cpus = [max(os.sched_getaffinity(0))]
+        self.progress = Progress()
+        self.asked = []
+
+    def ask(self, peer, operator, call, **arguments):
+        self.asked.append((peer, call, arguments))
+        answer = self.script[peer][call]
+        if call == "run" and answer is not None:
+            return {"seconds": [answer] * arguments["count"]}
+        return answer
+
+    def runs_of(self, peer):
+        return [arguments for who, call, arguments in self.asked if (who, call) == (peer, "run")]
+
+
+def played(seconds=1e-3, run_seconds=1e-3, run=True, last=GOOD):
+    prepared = {"run_seconds": run_seconds, "prepare_seconds": 0.5, "detail": "kernel", **GOOD}
+    return {"prepare": prepared, "run": seconds if run else None, "check": last}
+
+
+def measured(crew, **options):
+    request = Request([TINY], crew.configuration, list(crew.script), Path("unused"), **options)
+    return measure_operator(TINY, request, crew, {"bandwidths": BANDWIDTHS})
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch):
+    monkeypatch.setattr(runner, "_peak", lambda *_: 100.0)
+    monkeypatch.setattr(runner, "measure_bandwidths", lambda cpus: BANDWIDTHS)
+
+
+def test_peers_take_turns_in_rotating_order():
+    crew = PlayedCrew({"mopt": played(), "onednn": played(), "torch": played()})
+    measured(crew, repeat=5)
+    order = [peer for peer, call, _ in crew.asked if call == "run"]
+    rounds = [order[i : i + 3] for i in range(0, 15, 3)]
+    assert all(sorted(peers) == ["mopt", "onednn", "torch"] for peers in rounds)
+    assert [peers[0] for peers in rounds] == ["mopt", "onednn", "torch", "mopt", "onednn"]
+
+
+@pytest.mark.parametrize(("cold", "dropped"), [(True, 1), (False, 3)])
+def test_the_first_runs_of_a_round_are_dropped(cold, dropped):
+    crew = PlayedCrew({"mopt": played()}, cold)
+    (record,) = measured(crew, repeat=50)
+    assert [run["drop"] for run in crew.runs_of("mopt")] == [dropped] * 5
+    assert {run["cold"] for run in crew.runs_of("mopt")} == {cold}
+    assert sum(map(len, record.seconds)) == 50
+
+
+def test_slow_peers_make_fewer_runs_but_some():
+    crew = PlayedCrew({"mopt": played(run_seconds=1.0), "mlir": played(run_seconds=100.0)})
+    measured(crew, repeat=50, seconds=10.0)
+    assert sum(run["count"] for run in crew.runs_of("mopt")) == 10
+    assert sum(run["count"] for run in crew.runs_of("mlir")) == runner.LEAST_RUNS
+    assert all(run["drop"] == 0 for run in crew.runs_of("mlir"))
+
+
+def test_a_record_has_rates_and_shares():
+    (record,) = measured(PlayedCrew({"mopt": played(seconds=1e-6)}), repeat=5)
+    assert record.flops == 2 * 16 * 6 * 5 * 3 * 3 * 3
+    assert record.bytes == 4 * (3 * 13 * 7 + 16 * 3 * 3 * 3 + 16 * 6 * 5)
+    assert record.gflops_median == pytest.approx(record.flops / 1e-6 * 1e-9)
+    assert record.share_of_peak == pytest.approx(record.gflops_median / 100)
+    seconds_at_least = max(record.flops / 100e9, record.bytes / 10e9)
+    assert record.share_of_roofline == pytest.approx(seconds_at_least / 1e-6)
+    assert (record.peer, record.version, record.detail) == ("mopt", "1.0", "kernel")
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        {"max_rel_err": 0.5, "error_of_bound": 2.0},
+        {"max_rel_err": None, "error_of_bound": None},  # NaN
+    ],
+)
+def test_what_is_wrong_after_the_last_run_is_wrong(last):
+    (record,) = measured(PlayedCrew({"mopt": played(last=last)}), repeat=5)
+    assert not record.is_correct
+    assert record.max_rel_err == last["max_rel_err"]
+
+
+def test_who_fails_has_no_record_and_the_others_go_on():
+    crew = PlayedCrew({"mopt": played(), "onednn": played(run=False)})
+    assert [record.peer for record in measured(crew, repeat=50)] == ["mopt"]
+    assert len(crew.runs_of("onednn")) == 1
+
+
+def test_weights_are_counted_in_every_layout():
+    sizes = {compulsory_bytes(protocol.workload(TINY)) for protocol in Protocol}
+    assert len(sizes) == 1
+
+
+def test_peers_that_do_not_suit_say_why():
+    nhwc = Configuration(Protocol.NHWC, cold=False)
+    avx2 = Configuration(Protocol.PAPER, cold=True, isa="avx2")
+    assert unsuitable("onnxruntime", nhwc) == "not for protocol nhwc"
+    assert unsuitable("iree", avx2) == "cannot be limited to AVX2"
+    assert unsuitable("onednn", avx2) is unsuitable("torch", nhwc) is None
+
+
+@pytest.fixture
+def worker():
+    cpus = available_cpus()
+    with Worker("mopt", sys.executable, worker_environment(1, "native"), cpus[-1:], cpus) as w:
+        yield w
+
+
+def test_a_worker_survives_what_its_library_raises(worker):
+    arguments = {"workload": asdict(TINY), "configuration": {"protocol": "paper", "cold": True}}
+    with pytest.raises(WorkerError, match="FileNotFoundError"):
+        worker.ask("prepare", directory="nowhere", **arguments)
+    with pytest.raises(WorkerError, match="KeyError: 'dance'"):
+        worker.ask("dance")
+    assert worker.is_alive
+
+
+def test_a_worker_that_dies_says_how(worker):
+    os.kill(worker._process.pid, signal.SIGKILL)
+    with pytest.raises(WorkerError, match="its process ended with SIGKILL"):
+        worker.ask("run", count=1, drop=0, cold=False)
+    assert not worker.is_alive
+
+
+def test_a_worker_that_does_not_answer_is_ended(worker, monkeypatch):
+    monkeypatch.setattr(worker, "_signal", lambda number: None)  # it stays stopped
+    with pytest.raises(WorkerError, match="no answer for 0 seconds"):
+        worker.ask("check", timeout=0.1)
+    worker._process.wait(10)
+    assert not worker.is_alive
+
+
+def test_missing_peers_are_reported_and_skipped():
+    said = []
+    configuration = Configuration(Protocol.PAPER, cold=True)
+    progress = Progress(warn=said.append)
+    empty = sys.executable  # has no driver for oneDNN
+    with Crew(["onednn"], configuration, available_cpus()[:1], empty, progress) as crew:
+        assert not crew.workers
+        assert "driver cannot be loaded" in crew.unavailable["onednn"]
+    assert said == [f"onednn is left out: {crew.unavailable['onednn']}"]
+
+
+def test_a_python_that_does_not_start():
+    with pytest.raises(UserError, match="cannot start /nowhere/python: No such file"):
+        Worker("mopt", "/nowhere/python", {}, [0], [0])
+
+
+def operators(path: Path, *names: str) -> Path:
+    rows = [[name, 16, 6, 5, 3, 3, 3, 2] for name in names]
+    fields = ["name", "k", "h", "w", "c", "r", "s", "stride"]
+    path.write_text(json.dumps({"fields": fields, "operators": rows}))
+    return path
+
+
+@pytest.mark.parametrize("protocol", list(Protocol))
+@pytest.mark.parametrize("isa", ["native", "avx2"])
+def test_ours_and_plain_mlir_from_end_to_end(tmp_path, protocol, isa):
+    spec = operators(tmp_path / "operators.json", "tiny")
+    configuration = Configuration(protocol, cold=isa == "native", isa=isa)
+    path = tmp_path / "out.json"
+    request = Request(
+        read_operators(str(spec)), configuration, ["mopt", "mlir"], path, str(spec), repeat=5
+    )
+    results = run_benchmark(request)
+    assert [(r.peer, r.is_correct) for r in results.records] == [("mopt", True), ("mlir", True)]
+    for record in Results.read(path).records:
+        assert 0 <= record.max_rel_err < 1e-5
+        assert record.gflops_median > 0
+        assert record.protocol == protocol.value
+
+
+def test_resuming_keeps_what_was_measured(tmp_path):
+    path = tmp_path / "out.json"
+    spec = operators(tmp_path / "operators.json", "first")
+    configuration = Configuration(Protocol.PAPER, cold=False)
+
+    def run(peers, resume):
+        found = read_operators(str(spec))
+        return run_benchmark(
+            Request(found, configuration, peers, path, str(spec), repeat=5, resume=resume)
+        )
+
+    (first,) = run(["mopt"], resume=False).records
+    operators(spec, "first", "second")
+    again, second = run(["mopt"], resume=True).records
+    assert again == first
+    assert second.operator == "second"
+    with pytest.raises(UserError, match=r"cannot resume: measured with peers=\['mopt'\], not"):
+        run(["mopt", "mlir"], resume=True)
+
+
+def test_results_of_another_commit_are_not_continued(tmp_path):
+    head = {"arguments": {"repeat": 5}, "commit": "abc", "machine": {"cpu": "Fast 9000"}}
+    results = Results(dict(head))
+    results.check_continues(head, tmp_path)
+    with pytest.raises(UserError, match="measured with commit abc, and this is def"):
+        results.check_continues(head | {"commit": "def"}, tmp_path)
+    with pytest.raises(UserError, match="measured with cpu Fast 9000, and this is Slow 1"):
+        results.check_continues(head | {"machine": {"cpu": "Slow 1"}}, tmp_path)

@@ -1,0 +1,49 @@
+"""Statistics of a benchmark against published and hand-computed values."""
+
+from __future__ import annotations
+
+from math import isnan, sqrt
+
+import pytest
+
+from benchmarks.runner import ROUNDS, roofline, share
+from benchmarks.summary import Summary, geometric_mean, half_interval, student_quantile
+
+# two-sided 95% quantiles of Student's t, as tables print them
+PUBLISHED = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 9: 2.262, 29: 2.045, 49: 2.010}
+
+
+@pytest.mark.parametrize(("freedom", "quantile"), PUBLISHED.items())
+def test_quantiles_are_those_of_the_tables(freedom, quantile):
+    assert student_quantile(freedom) == pytest.approx(quantile, rel=2e-3)
+
+
+def test_interval_of_a_sample():
+    # mean 3, standard deviation sqrt(2.5), 4 degrees of freedom
+    assert half_interval([1, 2, 3, 4, 5]) == pytest.approx(2.776 * sqrt(2.5) / sqrt(5), rel=2e-3)
+    assert half_interval([7.0] * 10) == 0
+    assert isnan(half_interval([1.0]))
+
+
+def test_mean_is_that_of_rates_and_median_that_of_times():
+    summary = Summary.of([1.0, 2.0, 4.0], flops=8e9)
+    assert summary.median == pytest.approx(4)
+    assert summary.mean == pytest.approx((8 + 4 + 2) / 3)
+    assert isnan(Summary.of([1.0], 1e9).ci95)
+
+
+def test_geometric_mean():
+    assert geometric_mean([1, 4, 16]) == pytest.approx(4)
+    assert isnan(geometric_mean([]))
+
+
+def test_roofline_is_bound_by_the_slower_of_peak_and_memory():
+    assert roofline(flops=1000, moved=10, peak=200, bandwidth=50) == 200
+    assert roofline(flops=1000, moved=1000, peak=200, bandwidth=50) == pytest.approx(50)
+
+
+@pytest.mark.parametrize("runs", [1, 3, 5, 7, 50])
+def test_rounds_share_all_runs_almost_equally(runs):
+    shares = [share(runs, turn) for turn in range(ROUNDS)]
+    assert sum(shares) == runs
+    assert max(shares) - min(shares) <= 1

@@ -1,0 +1,100 @@
+"""Which machine is planned for and which CPU code is for, and what does not go together."""
+
+import os
+
+import pytest
+
+import mopt_mlir
+from mopt_mlir import UserError
+from mopt_mlir.compile_options import CompileOptions, closest_machine
+from mopt_mlir.lowering.target import host
+
+
+@pytest.mark.parametrize(
+    ("cpu", "machine"),
+    [
+        ("znver5", "znver5"),
+        ("icelake-server", "icelake-server"),
+        ("skylake", "i7-9700k"),
+        ("broadwell", "haswell"),  # its ancestor
+        ("alderlake", "i7-9700k"),  # not its AVX-512 relatives
+        ("znver3", "generic-avx2"),
+        ("tigerlake", "generic-avx512"),  # which archspec does not know
+    ],
+)
+def test_the_closest_machine_to_a_cpu(cpu, machine):
+    assert closest_machine(cpu) == machine
+
+
+def test_the_machine_follows_the_cpu_unless_it_is_given():
+    assert CompileOptions().planned_machine == "auto"
+    assert CompileOptions(cpu="haswell").planned_machine == "haswell"
+    overridden = CompileOptions(cpu="haswell", machine="auto,cores=2")
+    assert overridden.planned_machine == "haswell,cores=2"
+    assert CompileOptions(cpu="haswell", machine="znver5").planned_machine == "znver5"
+    assert CompileOptions(cpu="host").planned_machine == "auto"
+
+
+def test_the_cpu_of_files_follows_the_machine_unless_it_is_given():
+    assert CompileOptions(machine="i7-9700k").target_of_files().cpu == "skylake"
+    assert CompileOptions(machine="i7-9700k", cpu="haswell").target_of_files().cpu == "haswell"
+    assert CompileOptions().target_of_files() == host()
+
+
+@pytest.mark.parametrize(
+    ("machine", "cpu", "warns"),
+    [
+        ("znver5", "haswell", True),
+        ("haswell", "znver5", True),
+        ("znver5", "icelake-server", False),
+        ("haswell", None, False),
+        ("auto", "haswell", False),
+    ],
+)
+def test_vectors_that_differ_in_width_are_told(machine, cpu, warns):
+    seen = []
+    with mopt_mlir.sink(seen.append):
+        CompileOptions(machine=machine, cpu=cpu).target_of_files()
+    assert [diagnostic.severity for diagnostic in seen] == ["warning"] * warns
+    if warns:
+        assert f"'{cpu}' is a machine that fits" in seen[0].message
+
+
+def test_a_narrow_plan_for_the_host_is_no_mistake():
+    seen = []
+    with mopt_mlir.sink(seen.append):
+        CompileOptions(machine="haswell").target_here()
+    assert seen == []
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"machine": None}, "machine=None is of type NoneType, not str"),
+        ({"threads": "2"}, "threads='2' is of type str, not int"),
+        ({"threads": 1.5}, r"threads=1\.5 is of type float, not int"),
+        ({"threads": True}, "threads=True is of type bool, not int"),
+        ({"cpu": 5}, "cpu=5 is of type int, not str"),
+        ({"require_tiled": "no"}, "require_tiled='no' is of type str, not bool"),
+        ({"passes": ["cse"]}, r"passes=\['cse'\] is of type list, not str"),
+    ],
+)
+def test_values_of_another_type_are_refused(options, message):
+    with pytest.raises(TypeError, match=message):
+        mopt_mlir.compile("module {}", **options)
+
+
+def test_a_machine_is_a_name_and_no_more():
+    with pytest.raises(UserError, match=r"unknown machine 'znver5\} threads=2 \{'"):
+        mopt_mlir.compile("module {}", machine="znver5} threads=2 {")
+
+
+def test_more_threads_than_cpus_are_refused(monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1}, raising=False)
+    with pytest.raises(UserError, match="threads=3: this process may run on 2 CPUs; use fewer"):
+        CompileOptions(threads=3).target_here()
+
+
+def test_more_threads_than_the_machine_has_cores_are_refused():
+    with pytest.raises(UserError, match=r"threads=2: machine .* has 1 cores; use fewer threads"):
+        mopt_mlir.compile("module {}", machine="generic-avx2,cores=1", threads=2)

@@ -1,0 +1,146 @@
+"""Sizes that types leave open: what fits runs, what does not is refused before it runs."""
+
+import numpy as np
+import pytest
+
+from mopt_mlir import compile, sink
+
+CONV = """
+func.func @f(%x: memref<1x?x10x8xf32>, %w: memref<3x3x8x16xf32>, %o: memref<1x?x8x16xf32>) {
+  linalg.conv_2d_nhwc_hwcf
+      {dilations = dense<[2, 1]> : tensor<2xi64>, strides = dense<[3, 1]> : tensor<2xi64>}
+      ins(%x, %w : memref<1x?x10x8xf32>, memref<3x3x8x16xf32>) outs(%o : memref<1x?x8x16xf32>)
+  return
+}
+"""
+MATMUL = """
+func.func @f(%a: tensor<?x?xf32>, %b: tensor<?x?xf32>) -> tensor<?x?xf32> {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %zero = arith.constant 0.0 : f32
+  %m = tensor.dim %a, %c0 : tensor<?x?xf32>
+  %n = tensor.dim %b, %c1 : tensor<?x?xf32>
+  %empty = tensor.empty(%m, %n) : tensor<?x?xf32>
+  %init = linalg.fill ins(%zero : f32) outs(%empty : tensor<?x?xf32>) -> tensor<?x?xf32>
+  %0 = linalg.matmul ins(%a, %b : tensor<?x?xf32>, tensor<?x?xf32>)
+      outs(%init : tensor<?x?xf32>) -> tensor<?x?xf32>
+  return %0 : tensor<?x?xf32>
+}
+"""
+PADDED = """
+func.func @f(%a: tensor<?xf32>, %b: tensor<?xf32>, %n: index) -> tensor<?xf32> {
+  %zero = arith.constant 0.0 : f32
+  %two = arith.constant 2 : index
+  %high = arith.divsi %n, %two : index
+  %padded = tensor.pad %a low[1] high[%high] {
+    ^bb0(%i: index):
+      tensor.yield %zero : f32
+  } : tensor<?xf32> to tensor<?xf32>
+  %0 = arith.addf %padded, %b : tensor<?xf32>
+  return %0 : tensor<?xf32>
+}
+"""
+CALLED = """
+func.func private @copy(%a: memref<?xf32>, %b: memref<?xf32>) {
+  memref.copy %a, %b : memref<?xf32> to memref<?xf32>
+  return
+}
+func.func @f(%a: memref<?xf32>, %b: memref<?xf32>) {
+  call @copy(%a, %b) : (memref<?xf32>, memref<?xf32>) -> ()
+  return
+}
+"""
+SLICED = """
+func.func @f(%a: memref<?xf32>, %b: memref<?xf32>, %n: index) {
+  %s = memref.subview %a[%n] [2] [3] : memref<?xf32> to memref<2xf32, strided<[3], offset: ?>>
+  %t = memref.cast %b : memref<?xf32> to memref<2xf32>
+  linalg.copy ins(%s : memref<2xf32, strided<[3], offset: ?>>) outs(%t : memref<2xf32>)
+  return
+}
+"""
+EXPANDED = """
+func.func @f(%a: tensor<?xf32>, %n: index) -> tensor<?x4xf32> {
+  %0 = tensor.expand_shape %a [[0, 1]] output_shape [%n, 4] : tensor<?xf32> into tensor<?x4xf32>
+  return %0 : tensor<?x4xf32>
+}
+"""
+ITERATED = """
+func.func @f(%a: tensor<?xf32>, %n: index) -> tensor<?xf32> {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %sum = scf.for %i = %c0 to %n step %c1 iter_args(%x = %a) -> tensor<?xf32> {
+    %next = arith.addf %x, %a : tensor<?xf32>
+    scf.yield %next : tensor<?xf32>
+  }
+  return %sum : tensor<?xf32>
+}
+"""
+GROWING = ITERATED.replace("arith.addf %x, %a", "tensor.empty(%i)").replace(
+    "return %sum", "%0 = arith.addf %sum, %a : tensor<?xf32>\n  return %0"
+)
+TILED = """
+func.func @f(%a: memref<?xf32>, %b: memref<?xf32>) {
+  %c0 = arith.constant 0 : index
+  %c4 = arith.constant 4 : index
+  %n = memref.dim %a, %c0 : memref<?xf32>
+  scf.for %i = %c0 to %n step %c4 {
+    %size = affine.min affine_map<(d0)[s0] -> (4, s0 - d0)>(%i)[%n]
+    %s = memref.subview %a[%i] [%size] [1] : memref<?xf32> to memref<?xf32, strided<[1], offset: ?>>
+    %t = memref.subview %b[%i] [%size] [1] : memref<?xf32> to memref<?xf32, strided<[1], offset: ?>>
+    linalg.copy ins(%s : memref<?xf32, strided<[1], offset: ?>>)
+        outs(%t : memref<?xf32, strided<[1], offset: ?>>)
+  }
+  return
+}
+"""
+
+
+def function(source: str):
+    with sink(lambda _: None):  # what is not tiled is no matter here
+        return compile(source, machine="generic-avx2")["f"]
+
+
+def ones(*shape: int):
+    return np.ones(shape, np.float32)
+
+
+@pytest.mark.parametrize(
+    ("source", "arguments", "message"),
+    [
+        # (rows of the output - 1) * stride + (rows of the filter - 1) * dilation + 1
+        (CONV, (ones(1, 13, 10, 8), ones(3, 3, 8, 16), ones(1, 4, 8, 16)), "at least 14 .*has 13"),
+        (CONV, (ones(1, 10, 10, 8), ones(3, 3, 8, 16), ones(1, 20, 8, 16)), "at least 62 elements"),
+        (MATMUL, (ones(2, 3), ones(2, 4)), "'linalg.matmul' .*needs 3 .*axis 0 of its operand 1"),
+        (PADDED, (ones(3), ones(7), 5), "needs 6 elements along axis 0 .*, which has 7"),
+        (CALLED, (ones(3), ones(2)), "'memref.copy' .<text>:3:3. needs 3 elements"),
+        (SLICED, (ones(5), ones(2), 2), "'memref.subview' .*needs at least 6 elements"),
+        (SLICED, (ones(5), ones(3), 1), "'memref.cast' .*needs 2 elements .*has 3"),
+        (EXPANDED, (ones(11), 3), "'tensor.expand_shape' .*needs 12 elements .*has 11"),
+        (GROWING, (ones(3), 3), "whether its sizes fit cannot be told from the arguments"),
+    ],
+)
+def test_sizes_that_do_not_fit_are_refused(source, arguments, message):
+    before = [argument.copy() for argument in arguments if isinstance(argument, np.ndarray)]
+    with pytest.raises(ValueError, match=f"f: .*{message}"):
+        function(source)(*arguments)
+    after = [argument for argument in arguments if isinstance(argument, np.ndarray)]
+    for old, new in zip(before, after, strict=True):
+        np.testing.assert_array_equal(old, new)
+
+
+@pytest.mark.parametrize(
+    ("source", "arguments"),
+    [
+        (CONV, (ones(1, 14, 10, 8), ones(3, 3, 8, 16), ones(1, 4, 8, 16))),
+        (CONV, (ones(1, 16, 10, 8), ones(3, 3, 8, 16), ones(1, 4, 8, 16))),
+        (MATMUL, (ones(2, 3), ones(3, 4))),
+        (PADDED, (ones(3), ones(6), 5)),
+        (CALLED, (ones(3), ones(3))),
+        (SLICED, (ones(5), ones(2), 1)),
+        (EXPANDED, (ones(12), 3)),
+        (ITERATED, (ones(3), 2)),
+        (TILED, (ones(10), ones(10))),
+    ],
+)
+def test_sizes_that_fit_are_accepted(source, arguments):
+    function(source)(*arguments)
