@@ -130,8 +130,9 @@ def _prove(search: _Search, options: Sequence[Choice], gap: float, deadline: flo
     Choices whose own bound reaches `target` need no further proof; for the others SCIP finds a
     bound. Every plan costs at least the smaller of the two.
     """
+    search.each_family([choice for choice in options if choice.bound < search.cost / (1 + gap)])
     lower = min(options[0].bound, search.cost)
-    for attempt, table in enumerate(TABLES):
+    for table in TABLES:
         target = search.cost / (1 + gap)
         alive = [choice for choice in options if choice.bound < target]
         if lower >= target or perf_counter() >= deadline:
@@ -146,8 +147,6 @@ def _prove(search: _Search, options: Sequence[Choice], gap: float, deadline: flo
         if lower < search.cost / (1 + gap) and perf_counter() < deadline:
             for _, sizes in outcome.starts[:1]:
                 search.from_sizes(alive, sizes)
-            if attempt == 0:
-                search.each_family(alive)
     if lower < search.cost / (1 + gap) and perf_counter() < deadline:
         lower = max(lower, _prove_each(search, options, gap, deadline))
     return min(lower, search.cost)

@@ -72,7 +72,7 @@ def _parser() -> Parser:
         "--time-limit", type=float, metavar="S", help="seconds for an operator (default 5)"
     )
     parser.add_argument(
-        "--gap", type=float, help="stop when no plan can be better by more (default 0.005)"
+        "--gap", type=float, help="stop when no plan can be better by more (default 0.01)"
     )
     parser.add_argument("--jobs", type=int, metavar="J", help="processes (default one per core)")
     parser.add_argument(
