@@ -66,7 +66,7 @@ def _parser() -> Parser:
     parser.add_argument(
         "--solver",
         default="exact",
-        help="exact (the default), or algorithm1: that of the paper, as a baseline",
+        help="exact: the certified search, so far the only one",
     )
     parser.add_argument(
         "--time-limit", type=float, metavar="S", help="seconds for an operator (default 5)"

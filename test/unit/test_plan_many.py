@@ -335,7 +335,7 @@ def test_a_worker_that_dies_is_an_error() -> None:
         ({"jobs": 0}, "jobs=0: at least one is needed"),
         ({"threads": 0}, "threads=0: at least one is needed"),
         ({"threads": 9}, "threads=9: machine 'znver5' has 8 cores; use fewer threads, or say mach"),
-        ({"solver": "x"}, "solver=x: not one of exact, algorithm1"),
+        ({"solver": "x"}, "solver=x: not one of exact"),
         ({"backend": "dask"}, "the backend dask needs the address of a scheduler"),
         ({"backend": "dask", "scheduler": "a:1", "jobs": 2}, "jobs are for the backend loky"),
         ({"scheduler": "a:1"}, "a scheduler is for the backend dask, not for loky"),

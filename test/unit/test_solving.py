@@ -211,7 +211,7 @@ def test_weights_that_are_constant_have_plans_of_their_own(tmp_path: Path) -> No
     ("options", "message"),
     [
         ("threads=0", "threads=0: at least one is needed"),
-        ("solver=simplex", "solver=simplex: not one of exact, algorithm1"),
+        ("solver=simplex", "solver=simplex: not one of exact"),
         ("gap=0", "gap=0.0: not a positive number, such as 0.01 for 1%"),
         ("gap=nan", "gap=nan: not a positive number"),
         ("gap=inf", "gap=inf: not a positive number"),
