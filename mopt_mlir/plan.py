@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from math import prod
+from math import inf, prod
 from typing import Any
 
 from mopt_mlir.problem import Problem, Tensor
@@ -63,8 +63,9 @@ class Prediction:
     """What the model says of a plan. Times are seconds, volumes bytes.
 
     `seconds` is per resource: `compute`, `L1` (registers-L1 traffic), `L2` (L1-L2), `L3` (L2-L3),
-    `DRAM` (L3-DRAM), `packing`; `volumes` is per memory resource and tensor. `cost` is the
-    objective of the plan, `lower_bound` a proven bound on the objective of *any* plan.
+    `DRAM` (L3-DRAM), `packing`, `parallel` (handing out work to cores); `volumes` is per memory
+    resource and tensor. `cost` is the objective of the plan, `lower_bound` a proven bound on the
+    objective of *any* plan.
     """
 
     seconds: Mapping[str, float]
@@ -76,8 +77,8 @@ class Prediction:
 
     @property
     def gap(self) -> float:
-        """Proven relative distance from the optimum."""
-        return (self.cost - self.lower_bound) / self.lower_bound if self.lower_bound > 0 else 0.0
+        """Proven relative distance from the optimum; infinite without a bound."""
+        return (self.cost - self.lower_bound) / self.lower_bound if self.lower_bound > 0 else inf
 
 
 @dataclass(frozen=True)
@@ -164,8 +165,9 @@ class Plan:
                 "bottleneck": predicted.bottleneck,
                 "cost": predicted.cost,
                 "lower_bound": predicted.lower_bound,
-                "gap": predicted.gap,
             }
+            if predicted.lower_bound > 0:
+                data["prediction"]["gap"] = predicted.gap
         return data
 
     @staticmethod
@@ -231,6 +233,10 @@ def _check_microkernel(kernel: Microkernel, problem: Problem) -> None:
         raise ValueError(f"microkernel.lanes is '{lanes}', not an output dim")
     if lanes in problem.input.dims and not problem.input.runs_along(lanes):
         raise ValueError(f"microkernel.lanes is '{lanes}', which is not contiguous in the input")
+    if {lanes} <= problem.input.dims & problem.weights.dims and not problem.weights.runs_along(
+        lanes
+    ):
+        raise ValueError(f"microkernel.lanes is '{lanes}', which is not contiguous in the weights")
     _check_sizes("microkernel.tile", kernel.tile, set(problem.parallel_dims))
     widest = WIDEST_VECTOR_BYTES // element.size
     if kernel.vector not in [1 << i for i in range(widest.bit_length())]:

@@ -22,7 +22,9 @@ class PlanningPass(Pass):
         "module says of its target (DLTI attributes)",
     )
     threads: int = option(1, help="cores to plan for")
-    solver: str = option("exact", help="exact: the certified search, so far the only one")
+    solver: str = option(
+        "exact", help="exact, or algorithm1: that of the paper, as a baseline, without a proof"
+    )
     time_limit: float = option(
         TIME_LIMIT,
         help="seconds per convolution, after which the best plan so far is taken, with a remark",

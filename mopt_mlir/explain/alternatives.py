@@ -16,8 +16,8 @@ from mopt_mlir.explain.moves import (
     other_tiles,
 )
 from mopt_mlir.machine.machine import Machine
-from mopt_mlir.model.cost import predict, tile_bytes, usable
-from mopt_mlir.plan import Plan, Prediction
+from mopt_mlir.model.cost import cache_bytes, predict, usable
+from mopt_mlir.plan import Level, Plan, Prediction
 from mopt_mlir.problem import Problem
 
 KINDS = ("plan", "microkernel", "order", "packing", "stores", "parallel", "tile")
@@ -67,7 +67,8 @@ class _Judge:
     def fill(self, plan: Plan) -> dict[str, float]:
         """Per level, the part of the usable capacity that a tile takes."""
         return {
-            level.name: tile_bytes(self.problem, level.tile) / usable(self.machine, level.name)
+            level.name: sum(self._footprint(plan, level).values())
+            / usable(self.machine, level.name)
             for level in plan.levels
         }
 
@@ -78,6 +79,10 @@ class _Judge:
         over = {k: part for k, part in self.fill(plan).items() if part > max(1.0, known[k])}
         level = max(over, key=lambda name: over[name], default="")
         return level, over.get(level, 0.0)
+
+    def _footprint(self, plan: Plan, level: Level) -> dict[str, int]:
+        panels = plan.packing != "none"
+        return cache_bytes(self.problem, self.machine, level.name, level.tile, panels=panels)
 
     def merit(self, plan: Plan) -> float:
         """The cost, with a penalty for what overflows."""

@@ -11,8 +11,7 @@ from mopt_mlir.explain.explanation import CacheUse, Explanation, Forecast, Regis
 from mopt_mlir.explain.nest import loop_nest
 from mopt_mlir.machine.machine import Machine
 from mopt_mlir.model.classes import class_name
-from mopt_mlir.model.cost import MEMORY, TENSORS, Rates, predict, usable
-from mopt_mlir.model.footprint import footprint
+from mopt_mlir.model.cost import MEMORY, Rates, cache_bytes, predict, usable
 from mopt_mlir.plan import Plan
 from mopt_mlir.problem import Problem
 
@@ -107,10 +106,9 @@ def _caches(problem: Problem, machine: Machine, plan: Plan) -> tuple[CacheUse, .
             name=level.name,
             tile=dict(level.tile),
             order_class=class_name(problem, level.order),
-            footprint={
-                name: tensor.element.size * footprint(problem, tensor, level.tile)
-                for name, tensor in zip(TENSORS, problem.tensors, strict=True)
-            },
+            footprint=cache_bytes(
+                problem, machine, level.name, level.tile, panels=plan.packing != "none"
+            ),
             usable=usable(machine, level.name),
             size=machine.cache(level.name).size,
         )

@@ -6,17 +6,18 @@ arrays of tiles, and a test holds them equal.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 
 from mopt_mlir.machine.machine import Machine
 from mopt_mlir.model.classes import class_name, reuse_of
-from mopt_mlir.model.footprint import footprint
+from mopt_mlir.model.footprint import footprint, occupied
 from mopt_mlir.model.microkernel import count_register_tiles, register_work, tile_kinds
-from mopt_mlir.model.volume import Tiling, count_tiles, live_order, volume, whole
-from mopt_mlir.plan import LEVELS, Plan, Prediction
-from mopt_mlir.problem import Problem
+from mopt_mlir.model.volume import Pieces, Tiling, cut, live_order, volume, whole
+from mopt_mlir.plan import LEVELS, Microkernel, Plan, Prediction, streams_whole_vectors
+from mopt_mlir.problem import Problem, Tensor
 
 MEMORY: tuple[str, ...] = ("L1", "L2", "L3", "DRAM")
 """Resources that move data, each named after where it is read from."""
@@ -28,6 +29,12 @@ FILLED_FROM = {"L3": "DRAM", "L2": "L3", "L1": "L2"}
 
 OUTPUT_PASSES = 2
 """An output tile is read into a cache and written back (stores allocate their line)."""
+
+STREAMED_PASSES = 1
+"""Non-temporal stores go to memory past the caches, without reading the line first."""
+
+PARALLEL_START = 5e-6
+"""Seconds to hand work to other cores and to wait for the last one; nothing overlaps with it."""
 
 TIE_BREAK = 0.05
 """Weight of the sum of all resources beside the maximum: resources overlap well, not perfectly, and
@@ -41,11 +48,23 @@ measured on Zen 5 for filters of 1x1 and 3x3 that are packed per block."""
 @dataclass(frozen=True)
 class Rates:
     """Bytes per second of each resource with `cores` active: of one core for the caches, of all
-    together for DRAM; cycles per second of a core."""
+    together for DRAM; cycles per second of a core.
+
+    `written` and `streamed` are how many times as long as reading it from memory it takes to write
+    a byte of the output there, through the caches and past them.
+    """
 
     cores: int
     cycles: float
     bytes: Mapping[str, float]
+    written: float
+    streamed: float
+
+    def passes(self, level: str, is_output: bool) -> float:
+        """How often a tensor passes between the cache `level` and the next one outside."""
+        if not is_output:
+            return 1
+        return self.written if level == LEVELS[0] else OUTPUT_PASSES
 
     @staticmethod
     def of(machine: Machine, cores: int) -> Rates:
@@ -53,15 +72,26 @@ class Rates:
             cache.name: 1e9 * min(cache.bandwidth, cache.bandwidth_all / cores)
             for cache in machine.caches
         }
-        rates["DRAM"] = 1e9 * min(machine.dram_bandwidth * cores, machine.dram_bandwidth_all)
-        return Rates(cores, 1e9 * machine.frequency, rates)
+        read = _shared(machine.dram_bandwidth, machine.dram_bandwidth_all, cores)
+        rates["DRAM"] = 1e9 * read
+        one, most = machine.dram_write_bandwidth, machine.dram_write_bandwidth_all
+        written = OUTPUT_PASSES if one is None else read / _shared(one, most, cores)
+        one, most = machine.dram_stream_bandwidth, machine.dram_stream_bandwidth_all
+        streamed = STREAMED_PASSES if one is None else read / _shared(one, most, cores)
+        return Rates(cores, 1e9 * machine.frequency, rates, written, streamed)
+
+
+def _shared(one: float, most: float | None, cores: int) -> float:
+    """GB/s of `cores` cores that reach `one` each and `most` together."""
+    return one * cores if most is None else min(one * cores, most)
 
 
 def objective(seconds: Mapping[str, float]) -> float:
-    """The slowest resource plus a little of all; a core computes and packs one after the other."""
+    """The slowest resource plus a little of all; a core computes and packs one after the other, and
+    all resources wait while work is handed out."""
     core = seconds["compute"] + seconds["packing"]
     busy = (core, *(seconds[name] for name in MEMORY))
-    return max(busy) + TIE_BREAK * sum(busy)
+    return seconds["parallel"] + max(busy) + TIE_BREAK * sum(busy)
 
 
 def usable(machine: Machine, level: str) -> float:
@@ -69,22 +99,49 @@ def usable(machine: Machine, level: str) -> float:
     return machine.capacity_factor * machine.cache(level).size
 
 
+def line_bytes(problem: Problem, machine: Machine, tensor: Tensor, level: str, panels: bool) -> int:
+    """Bytes of the lines in which `tensor` moves into the cache `level`; 0 for weights that are
+    packed into `panels`, which have no gaps."""
+    return 0 if panels and tensor is problem.weights else machine.cache(level).line
+
+
 def tile_bytes(problem: Problem, tile: Mapping[str, int]) -> int:
-    """Bytes that a tile touches."""
+    """Bytes of the distinct elements that a tile touches."""
     return sum(t.element.size * footprint(problem, t, tile) for t in problem.tensors)
+
+
+def cache_bytes(
+    problem: Problem, machine: Machine, level: str, tile: Mapping[str, int], *, panels: bool
+) -> dict[str, int]:
+    """Bytes of the cache `level` that a tile occupies, per tensor, in whole lines; `panels` says
+    whether the weights are packed. Their sum is what has to fit into `usable`."""
+    return {
+        name: tensor.element.size
+        * occupied(problem, tensor, tile, line_bytes(problem, machine, tensor, level, panels))
+        for name, tensor in zip(TENSORS, problem.tensors, strict=True)
+    }
+
+
+def can_stream(problem: Problem, machine: Machine, kernel: Microkernel) -> bool:
+    """Whether non-temporal stores of the output serve a purpose and can be made by `kernel`.
+
+    They do where the output would not stay in the last cache.
+    """
+    output = problem.output
+    size = output.element.size * prod(problem.extent(dim) for dim in output.dims)
+    return size > usable(machine, "L3") and streams_whole_vectors(output, kernel)
 
 
 @dataclass(frozen=True)
 class _Walk:
     """One core's way through the tiles of a plan: the busiest core's, which is the first.
 
-    `outer` is what each level's tiles are cut from: the problem, the core's share of an L3 tile, an
-    L2 tile.
+    `levels` are the tiles of each level, those of L3 for all cores; `outer` is what they are cut
+    from: the problem, the core's shares of L3 tiles, L2 tiles.
     """
 
     levels: tuple[Tiling, ...]
     outer: tuple[Tiling, ...]
-    covered: Mapping[str, int]
     register_tiles: Mapping[str, tuple[int, int]]
 
 
@@ -109,7 +166,10 @@ def predict(
     kinds = tile_kinds(problem, machine, plan.microkernel, panels=plan.packing != "none")
     work = register_work(kinds, {d: walk.register_tiles[d] for d in problem.parallel_dims})
     visits = _visits(problem, plan, walk)
-    moved = _moved(problem, plan, walk)
+    moved = _moved(problem, machine, plan, walk)
+    written = moved["DRAM"]["output"] / OUTPUT_PASSES
+    streamed = plan.nontemporal and visits == 1
+    moved["DRAM"]["output"] = written * (STREAMED_PASSES if streamed else OUTPUT_PASSES)
     elements = (work.input, work.weights, work.output + work.output_per_visit * visits)
     moved["L1"] = dict(zip(TENSORS, elements, strict=True))
     packed = 0.0
@@ -123,8 +183,10 @@ def predict(
     }
     seconds = {
         "compute": (work.cycles + work.cycles_per_visit * visits) / rates.cycles,
-        **{name: sum(volumes[name].values()) / rates.bytes[name] for name in MEMORY},
+        **{name: sum(volumes[name].values()) / rates.bytes[name] for name in MEMORY[:-1]},
+        "DRAM": _memory_seconds(volumes["DRAM"], written * sizes["output"], rates, streamed),
         "packing": packed * PACK_CYCLES / rates.cycles,
+        "parallel": PARALLEL_START * prod(walk.levels[0].tiles.values()) * (rates.cores > 1),
     }
     return Prediction(
         seconds=seconds,
@@ -136,22 +198,34 @@ def predict(
     )
 
 
+def _memory_seconds(
+    volumes: Mapping[str, float], written: float, rates: Rates, streamed: bool
+) -> float:
+    """Seconds of traffic with memory, of which `written` bytes are written."""
+    read = sum(amount for name, amount in volumes.items() if name != "output")
+    passes = rates.streamed if streamed else rates.written
+    return (read + passes * written) / rates.bytes["DRAM"]
+
+
 def _walk(problem: Problem, plan: Plan) -> _Walk:
-    l3, l2, l1 = (level.tile for level in plan.levels)
-    share, covered, register_tiles = {}, {}, {}
-    counts: tuple[dict[str, int], ...] = ({}, {}, {})
+    share, register_tiles = {}, {}
+    counts: tuple[dict[str, Pieces], ...] = ({}, {}, {}, {})
     for dim in problem.names:
         extent, unit = problem.extent(dim), plan.microkernel.extent(dim)
-        share[dim] = min(plan.core_tile(dim, extent), l3[dim])
-        full, rest = divmod(extent, l3[dim])
-        pieces = ((full, share[dim]), (1, min(share[dim], rest)))
-        covered[dim] = sum(number * piece for number, piece in pieces)
-        for count, sizes in zip(counts, ([], [l2[dim]], [l2[dim], l1[dim]]), strict=True):
-            count[dim] = sum(number * count_tiles(piece, sizes) for number, piece in pieces)
-        register_tiles[dim] = count_register_tiles(covered[dim], unit, extent)
-    levels = tuple(map(Tiling, (l3, l2, l1), counts))
-    outer = (whole(problem), Tiling(share, counts[0]), levels[1])
-    return _Walk(levels, outer, covered, register_tiles)
+        l3, l2, l1 = (level.tile[dim] for level in plan.levels)
+        share[dim] = min(plan.core_tile(dim, extent), l3)
+        tiles = cut({extent: 1}, l3)
+        mine: Counter[int] = Counter()
+        for size, number in tiles.items():
+            mine[min(share[dim], size)] += number
+        inner = cut(mine, l2)
+        for found, pieces in zip(counts, (tiles, mine, inner, cut(inner, l1)), strict=True):
+            found[dim] = pieces
+        covered = sum(size * number for size, number in mine.items())
+        register_tiles[dim] = count_register_tiles(covered, unit, extent)
+    tiling = [level.tile for level in plan.levels]
+    outermost, first, *levels = map(Tiling, (tiling[0], share, *tiling[1:]), counts)
+    return _Walk((outermost, *levels), (whole(problem), first, levels[0]), register_tiles)
 
 
 def _visits(problem: Problem, plan: Plan, walk: _Walk) -> int:
@@ -169,18 +243,20 @@ def _visits(problem: Problem, plan: Plan, walk: _Walk) -> int:
     return prod((outer if d in streams else tiling).tiles[d] for d in problem.reduction_dims)
 
 
-def _moved(problem: Problem, plan: Plan, walk: _Walk) -> dict[str, dict[str, float]]:
-    """Elements per resource and tensor that fill the tiles of each level."""
+def _moved(
+    problem: Problem, machine: Machine, plan: Plan, walk: _Walk
+) -> dict[str, dict[str, float]]:
+    """Elements per resource and tensor that fill the tiles of each level. (What enters L3 enters it
+    once for all cores; the inner caches belong to one core.)"""
     moved: dict[str, dict[str, float]] = {}
+    panels = plan.packing != "none"
     for level, tiling, outer in zip(plan.levels, walk.levels, walk.outer, strict=True):
-        # What enters L3 enters it once for all cores; the inner caches belong to one core.
-        covered = problem.extents if level.name == "L3" else walk.covered
         reuse = reuse_of(problem, live_order(problem, level.order, tiling, outer))
-        moved[FILLED_FROM[level.name]] = {
-            name: volume(problem, tensor, how, tiling, outer, covered)
-            * (OUTPUT_PASSES if tensor is problem.output else 1)
-            for name, tensor, how in zip(TENSORS, problem.tensors, reuse, strict=True)
-        }
+        found = moved[FILLED_FROM[level.name]] = {}
+        for name, tensor, how in zip(TENSORS, problem.tensors, reuse, strict=True):
+            line = line_bytes(problem, machine, tensor, level.name, panels)
+            passes = OUTPUT_PASSES if tensor is problem.output else 1
+            found[name] = passes * volume(problem, tensor, how, tiling, outer, line)
     return moved
 
 

@@ -1,10 +1,11 @@
 """The register tiles that can be generated for a problem, and how many cycles they take.
 
 A microkernel is an outer product of `vectors` vectors and `rows` broadcast elements, repeated over
-the reduction dims with all of its accumulators in registers. Two families: lanes over the output
+the reduction dims with all of its accumulators in registers. Three families: lanes over the output
 channels (weights in packed panels, unless the channels are contiguous; input broadcast; any layout
-and stride), and lanes over a dim that the weights lack and that is contiguous in input and output
-(input vectors, weights broadcast from where they are).
+and stride), lanes over a dim that the weights lack and that is contiguous in input and output
+(input vectors, weights broadcast from where they are), and lanes over groups that are contiguous in
+all three (input vectors times weight vectors, as in a depthwise convolution with channels last).
 """
 
 from __future__ import annotations
@@ -70,10 +71,14 @@ class TileKind:
 def menu(problem: Problem, machine: Machine) -> tuple[Microkernel, ...]:
     """All microkernels for `problem` on `machine`.
 
-    Raises NoMicrokernelError where neither family applies: no output channels to run the lanes
-    over, and no other dim that is contiguous in both input and output.
+    Raises NoMicrokernelError where no family applies: no output channels to run the lanes over, and
+    no other dim that is contiguous in both input and output.
     """
-    kernels = (*_channel_lanes(problem, machine), *_contiguous_lanes(problem, machine))
+    kernels = (
+        *_channel_lanes(problem, machine),
+        *_contiguous_lanes(problem, machine),
+        *_group_lanes(problem, machine),
+    )
     if not kernels:
         raise NoMicrokernelError(
             "no dim to vectorise: the problem has no output channel, and no image dim is "
@@ -160,16 +165,21 @@ def _work(
     steps = prod(problem.extent(dim) for dim in problem.reduction_dims)
     rows = prod(size for dim, size in tile.items() if dim != kernel.lanes)
     vectors = -(-tile[kernel.lanes] // kernel.vector)
-    loads = rows + vectors * (1.0 if panels else _crossing_slots(problem, machine, kernel))
+    width = vectors * kernel.vector
+    slots = 1.0 if panels else _crossing_slots(problem, machine, kernel)
+    # Per step, elements of the input and of the weights.
+    input_, weights, loads = rows, width, rows + vectors * slots
+    if kernel.lanes in problem.input.dims:
+        input_, weights = width, rows
+        if kernel.lanes in problem.weights.dims:  # a group: no operand is the same for two outputs
+            input_, weights, loads = rows * width, width, (rows + 1) * vectors * slots
     store, load = _accumulator_cycles(problem, machine, kernel, tile, vectors)
-    broadcasts, vector_loads = rows * steps, vectors * kernel.vector * steps
-    over_input = kernel.lanes in problem.input.dims
     elements = rows * tile[kernel.lanes]
     return RegisterWork(
         cycles=steps * step_cycles(machine, rows, vectors, loads) - load,
         cycles_per_visit=CALL_CYCLES + store + load,
-        input=vector_loads if over_input else broadcasts,
-        weights=broadcasts if over_input else vector_loads,
+        input=input_ * steps,
+        weights=weights * steps,
         output=-elements,
         output_per_visit=2 * elements,
     )
@@ -222,6 +232,19 @@ def _contiguous_lanes(problem: Problem, machine: Machine) -> Iterator[Microkerne
                 yield Microkernel(
                     lanes, vector, {**tile, channel: rows} if channel else tile, order
                 )
+
+
+def _group_lanes(problem: Problem, machine: Machine) -> Iterator[Microkernel]:
+    """Lanes over groups that are contiguous in all tensors; rows are pixels."""
+    order = reduction_order(problem)
+    for lanes in problem.by_role(Role.GROUP):
+        if problem.extent(lanes) == 1:
+            continue
+        if not all(tensor.runs_along(lanes) for tensor in problem.tensors):
+            continue
+        for vector, vectors in _vectors(problem, machine, lanes):
+            for rows in _pixel_tiles(problem, _max_rows(machine, vectors)):
+                yield Microkernel(lanes, vector, {lanes: vectors * vector, **rows}, order)
 
 
 def _vectors(problem: Problem, machine: Machine, dim: str) -> Iterator[tuple[int, int]]:

@@ -2,39 +2,50 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 
 from mopt_mlir.model.classes import Reuse
-from mopt_mlir.model.footprint import axes
+from mopt_mlir.model.footprint import memory_axes
 from mopt_mlir.problem import Problem, Tensor
+
+Pieces = Mapping[int, int]
+"""How many tiles of each size along a dim there are."""
 
 
 @dataclass(frozen=True)
 class Tiling:
     """The tiles of one level as one core sees them.
 
-    `tile` is the size of a whole tile and `tiles` the number of tiles along each dim, over all
+    `tile` is the size of a whole tile and `pieces` the sizes of all tiles along each dim, over all
     tiles of the outer levels, partial ones included.
     """
 
     tile: Mapping[str, int]
-    tiles: Mapping[str, int]
+    pieces: Mapping[str, Pieces]
+
+    @cached_property
+    def tiles(self) -> Mapping[str, int]:
+        """The number of tiles along each dim."""
+        return {dim: sum(pieces.values()) for dim, pieces in self.pieces.items()}
 
 
 def whole(problem: Problem) -> Tiling:
     """The level outside of all: one tile, the whole problem."""
-    return Tiling(dict(problem.extents), dict.fromkeys(problem.names, 1))
+    return Tiling(dict(problem.extents), {dim: {n: 1} for dim, n in problem.extents.items()})
 
 
-def count_tiles(extent: int, sizes: Sequence[int]) -> int:
-    """Tiles of size `sizes[-1]` when `extent` is cut into pieces of `sizes[0]`, each of these into
-    pieces of `sizes[1]` and so on; the last piece of each may be smaller."""
-    if not sizes or not extent:
-        return int(extent > 0)
-    full, rest = divmod(extent, sizes[0])
-    return full * count_tiles(sizes[0], sizes[1:]) + count_tiles(rest, sizes[1:])
+def cut(pieces: Pieces, size: int) -> Pieces:
+    """Each piece cut into tiles of `size`; the last tile of a piece may be smaller."""
+    cut_up: Counter[int] = Counter()
+    for piece, number in pieces.items():
+        full, rest = divmod(piece, size)
+        cut_up[size] += full * number
+        cut_up[rest] += number
+    return {piece: number for piece, number in cut_up.items() if piece and number}
 
 
 def volume(
@@ -43,28 +54,31 @@ def volume(
     reuse: Reuse,
     level: Tiling,
     outer: Tiling,
-    covered: Mapping[str, int],
+    line_bytes: int = 0,
 ) -> int:
-    """Elements of `tensor` that enter the cache of `level`.
+    """Elements of `tensor` that enter the cache of `level`, in whole lines of `line_bytes`.
 
-    `covered` is the number of points along each dim that the core visits. Along a dim that is
-    present in the tensor the tiles partition it, so that their sizes add up to `covered` whatever
-    the tile; absent loops repeat the traffic unless the tensor is reused over them; a halo is paid
-    once per tile, or once per outer tile where consecutive tiles overlap.
+    Along a dim that is present in the tensor the tiles partition it, so that their sizes add up to
+    the points covered whatever the tile; absent loops repeat the traffic unless the tensor is
+    reused over them; a halo is paid once per tile, or once per outer tile where consecutive tiles
+    overlap. Along the contiguous axis each tile brings in all lines that it touches.
     """
     total = prod(
         (outer if dim in reuse.inside else level).tiles[dim]
         for dim in problem.names
         if dim not in tensor.dims
     )
-    for axis in axes(problem, tensor):
-        points = covered[axis.image]
-        if axis.filter is None:
-            total *= points
-            continue
-        runs = (outer if reuse.overlap == axis.image else level).tiles[axis.image]
-        pieces = (outer if reuse.overlap == axis.filter else level).tiles[axis.filter]
-        total *= axis.moved(points, covered[axis.filter], runs, pieces)
+    for part in memory_axes(problem, tensor, line_bytes):
+        image, taps = part.axis.image, part.axis.filter
+        images = (outer if reuse.overlap == image else level).pieces[image]
+        filters: Pieces = {1: 1}
+        if taps is not None:
+            filters = (outer if reuse.overlap == taps else level).pieces[taps]
+        total *= sum(
+            n * m * part.occupied(points, pieces)
+            for points, n in images.items()
+            for pieces, m in filters.items()
+        )
     return total
 
 

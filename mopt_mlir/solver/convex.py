@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import pairwise
 from math import ceil, log
-from typing import Any
 
 from mopt_mlir.solver.search import useful_sizes
 
@@ -41,22 +40,3 @@ def lower_hull(sizes: Iterable[int], extent: int) -> list[tuple[float, float]]:
 def _on_or_above(a: tuple[float, float], b: tuple[float, float], c: tuple[float, float]) -> bool:
     """Whether `b` lies on or above the line from `a` to `c`."""
     return (b[1] - a[1]) * (c[0] - a[0]) >= (c[1] - a[1]) * (b[0] - a[0])
-
-
-def log_run(dilation: int, log_points: Any, extent: int) -> Any:
-    """At most `log(min(dilation, points))`, linear in `log(points)`: a chord of a concave function
-    over 1 to `extent` points."""
-    if dilation == 1:
-        return 0.0
-    if extent <= dilation:
-        return log_points
-    return log_points * (log(dilation) / log(extent))
-
-
-def log_runs(dilation: int, log_count: Any, points: int) -> Any:
-    """At most `log(min(dilation * count, points))` in the same way, over 1 to `points` runs."""
-    if dilation == 1:
-        return log_count
-    if points <= dilation:
-        return log(points)
-    return log(dilation) + log_count * (1 - log(dilation) / log(points))

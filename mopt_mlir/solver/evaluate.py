@@ -5,6 +5,7 @@ For each tiling the best loop orders and the best place to pack the weights are 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from math import prod
@@ -14,14 +15,19 @@ import numpy.typing as npt
 
 from mopt_mlir.machine.machine import Machine
 from mopt_mlir.model.classes import PermutationClass, Reuse, permutation_classes
-from mopt_mlir.model.cost import MEMORY, OUTPUT_PASSES, PACK_CYCLES, TIE_BREAK, usable
-from mopt_mlir.model.footprint import Axis, axes
+from mopt_mlir.model.cost import (
+    MEMORY,
+    PACK_CYCLES,
+    PARALLEL_START,
+    TIE_BREAK,
+    line_bytes,
+    usable,
+)
+from mopt_mlir.model.footprint import memory_axes
 from mopt_mlir.plan import LEVELS
 from mopt_mlir.problem import Problem
 from mopt_mlir.solver.space import Choice
-
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
+from mopt_mlir.solver.walk import Floats, Ints, Tiles, Walk, Walker, occupied, touched
 
 OUTPUT = 2
 WEIGHTS = 1
@@ -35,13 +41,15 @@ FILLS = ("DRAM", "L3", "L2")
 class Costs:
     """Per tiling: the objective in seconds, by how much the fullest cache overflows (1 or less
     fits), the number of loops that iterate, the class of each level (`[tiling, level]`, an index
-    into `Evaluator.classes`) and the packing (an index into `Evaluator.packings`)."""
+    into `Evaluator.classes`), the packing (an index into `Evaluator.packings`) and whether the
+    output is written by non-temporal stores."""
 
     cost: Floats
     overflow: Floats
     loops: Ints
     classes: Ints
     packing: Ints
+    streamed: npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -58,10 +66,11 @@ class _Scenario:
 @dataclass(frozen=True)
 class _Traffic:
     """What enters the tiles of one level, per class and tiling: seconds, and elements of the
-    weights."""
+    weights; and the seconds of the output alone where its reduction is not split."""
 
     seconds: Floats
     weights: Floats
+    output: Floats
 
     def cheapest(self, members: tuple[int, ...]) -> tuple[Floats, Ints]:
         """The least seconds among some classes, and the class."""
@@ -79,47 +88,64 @@ class Evaluator:
 
     def __init__(self, problem: Problem, machine: Machine, choice: Choice) -> None:
         names = problem.names
-        self.problem, self.choice = problem, choice
+        self.problem, self.machine, self.choice = problem, machine, choice
         self.classes: tuple[PermutationClass, ...] = permutation_classes(problem)
         self.packings = ("whole", *LEVELS) if choice.packs else (choice.free_packing,)
-        self.extents = np.array([problem.extent(dim) for dim in names])
-        self.unit = np.array([choice.unit(dim) for dim in names])
-        self.units = np.array([choice.units[dim] for dim in names])
-        self.ways = np.array([choice.ways(dim) for dim in names])
         self._at = {dim: index for index, dim in enumerate(names)}
         self._parallel = [self._at[dim] for dim in problem.parallel_dims]
         self._capacity = np.array([usable(machine, level) for level in LEVELS])
-        self._axes = tuple(axes(problem, tensor) for tensor in problem.tensors)
+        self._axes = {
+            (level, index): memory_axes(
+                problem, tensor, line_bytes(problem, machine, tensor, level, choice.packed)
+            )
+            for level in LEVELS
+            for index, tensor in enumerate(problem.tensors)
+        }
+        parts = {part.axis for row in self._axes.values() for part in row if not part.plain}
+        measured = {dim for axis in parts for dim in (axis.image, axis.filter) if dim}
+        lined = {part.axis for row in self._axes.values() for part in row if part.line}
+        self.contiguous = sorted(
+            {names.index(dim) for axis in lined for dim in (axis.image, axis.filter) if dim}
+        )
+        self._walker = Walker(problem, choice, measured)
+        self.extents, self.unit = self._walker.extents, self._walker.unit
+        self.units, self.ways = self._walker.units, self._walker.ways
         self._absent = tuple(
             tuple(dim for dim in names if dim not in tensor.dims and problem.extent(dim) > 1)
             for tensor in problem.tensors
         )
-        self._bytes = tuple(
-            tensor.element.size * (OUTPUT_PASSES if index == OUTPUT else 1)
+        self._bytes = {
+            (level, index): tensor.element.size * choice.rates.passes(level, index == OUTPUT)
+            for level in LEVELS
             for index, tensor in enumerate(problem.tensors)
-        )
+        }
 
     def __call__(self, tilings: Ints) -> Costs:
         """Evaluate an array `[tiling, level, dim]` of the design space (see `nest`)."""
-        sizes = np.minimum(tilings * self.unit, self.extents)
-        counts, covered = self._walk(tilings, sizes)
-        traffic = self._traffic(counts, covered)
+        walk = self._walker(tilings)
+        innermost = walk.levels[-1]
+        traffic = self._traffic(walk)
+        starts = walk.levels[0].counts.prod(axis=1) * (self.choice.rates.cores > 1) * PARALLEL_START
         single = (tilings[:, -1, self._parallel] == 1).all(axis=1)
         cost = np.full(len(tilings), np.inf)
         classes = np.zeros(tilings.shape[:2], dtype=np.int64)
         packing = np.zeros(len(tilings), dtype=np.int64)
-        registers: dict[frozenset[str], tuple[Floats, Floats]] = {}
+        streamed = np.zeros(len(tilings), dtype=np.bool_)
+        registers: dict[frozenset[str], tuple[Floats, Floats, npt.NDArray[np.bool_]]] = {}
         for scenario in self._scenarios:
             streams = scenario.streams
             if streams not in registers:
-                visits = self._visits(counts, streams, single)
-                registers[streams] = self._register_seconds(visits, covered)
+                visits = self._visits(walk, streams, single)
+                once = (visits == 1) & self.choice.streams
+                registers[streams] = *self._register_seconds(visits, innermost.covered), once
             objective, chosen = self._scenario_cost(scenario, registers[streams], traffic)
-            better = objective < cost
-            cost = np.where(better, objective, cost)
+            better = objective + starts < cost
+            cost = np.where(better, objective + starts, cost)
             packing = np.where(better, scenario.packing, packing)
             classes = np.where(better[:, None], chosen, classes)
-        return Costs(cost, self._overflow(sizes), self._loops(tilings), classes, packing)
+            streamed = np.where(better, registers[streams][2], streamed)
+        overflow = self._overflow(self._walker.sizes(tilings))
+        return Costs(cost, overflow, self._loops(tilings), classes, packing, streamed)
 
     def nest(self, tilings: Ints) -> Ints:
         """The nearest tilings (`[..., level, dim]`) of the design space: at least one register
@@ -134,22 +160,17 @@ class Evaluator:
 
     def _overflow(self, sizes: Ints) -> Floats:
         total = np.zeros(sizes.shape[:-1])
-        for tensor, row in zip(self.problem.tensors, self._axes, strict=True):
-            elements = np.full(sizes.shape[:-1], tensor.element.size)
-            for axis in row:
-                elements = elements * self._extent(axis, sizes)
-            total = total + elements
+        for at, level in enumerate(LEVELS):
+            for index, tensor in enumerate(self.problem.tensors):
+                elements = np.full(len(sizes), tensor.element.size)
+                for part in self._axes[level, index]:
+                    points = sizes[:, at, self._at[part.axis.image]]
+                    taps = np.ones_like(points)
+                    if part.axis.filter is not None:
+                        taps = sizes[:, at, self._at[part.axis.filter]]
+                    elements = elements * touched(part, points, taps)
+                total[:, at] += elements
         return np.asarray((total / self._capacity).max(axis=1))
-
-    def _extent(self, axis: Axis, sizes: Ints) -> Ints:
-        points = sizes[..., self._at[axis.image]]
-        if axis.filter is None:
-            return points
-        taps = sizes[..., self._at[axis.filter]]
-        own = np.minimum(axis.stride, taps)
-        return np.asarray(points * own + np.minimum(axis.dilation, points) * (taps - own))
-
-    # ---- the first core's way through the tiles ----------------------------------------------
 
     def _loops(self, tilings: Ints) -> Ints:
         share = -(-tilings[:, 0] // self.ways)
@@ -157,35 +178,15 @@ class Evaluator:
         live += (tilings[:, 1] < share).sum(axis=1)
         return np.asarray(live + (tilings[:, 2] < tilings[:, 1]).sum(axis=1))
 
-    def _walk(self, tilings: Ints, sizes: Ints) -> tuple[tuple[Ints, Ints, Ints], Ints]:
-        """Tiles per level that the first core visits along each dim, and the points it covers."""
-        l3, l2, l1 = tilings[:, 0], tilings[:, 1], tilings[:, 2]
-        full, rest = np.divmod(self.units, l3)
-        share = -(-l3 // self.ways)
-        last = np.minimum(share, rest)
-        n3 = full + (rest > 0)
-        n2 = full * -(-share // l2) + -(-last // l2)
-        per_l2 = -(-l2 // l1)
-        n1 = full * (share // l2 * per_l2 + -(-(share % l2) // l1))
-        n1 += last // l2 * per_l2 + -(-(last % l2) // l1)
-        mine = share * self.unit
-        full, rest = np.divmod(self.extents, sizes[:, 0])
-        covered = full * np.minimum(mine, sizes[:, 0]) + np.minimum(mine, rest)
-        return (n3, n2, n1), covered
-
     # ---- registers ---------------------------------------------------------------------------
 
-    def _visits(
-        self, counts: tuple[Ints, Ints, Ints], streams: frozenset[str], single: npt.NDArray[np.bool]
-    ) -> Floats:
+    def _visits(self, walk: Walk, streams: frozenset[str], single: npt.NDArray[np.bool_]) -> Floats:
         """How often each accumulator is stored."""
         visits = np.ones(len(single))
         for dim in self.problem.reduction_dims:
             at = self._at[dim]
-            inner = counts[2][:, at]
-            visits = visits * (
-                np.where(single, counts[1][:, at], inner) if dim in streams else inner
-            )
+            outer, inner = (walk.levels[level].counts[:, at] for level in (1, 2))
+            visits = visits * (np.where(single, outer, inner) if dim in streams else inner)
         return visits
 
     def _register_seconds(self, visits: Floats, covered: Ints) -> tuple[Floats, Floats]:
@@ -214,49 +215,42 @@ class Evaluator:
 
     # ---- caches ------------------------------------------------------------------------------
 
-    def _traffic(
-        self, counts: tuple[Ints, Ints, Ints], covered: Ints
-    ) -> tuple[_Traffic, _Traffic, _Traffic]:
-        outer = np.ones_like(counts[0])
+    def _traffic(self, walk: Walk) -> tuple[_Traffic, _Traffic, _Traffic]:
         levels = []
-        for resource, inner in zip(FILLS, counts, strict=True):
-            points = self.extents if resource == "DRAM" else covered
+        for name, resource, inner, outer in zip(
+            LEVELS, FILLS, walk.levels, walk.outer, strict=True
+        ):
             moved = {
-                key: self._volume(*key, inner, outer, points)
+                key: self._volume(name, *key, inner, outer)
                 for key in dict.fromkeys(
                     key for cls in self.classes for key in enumerate(cls.reuse)
                 )
             }
             total = [sum(moved[key] for key in enumerate(cls.reuse)) for cls in self.classes]
             weights = [moved[WEIGHTS, cls.reuse[WEIGHTS]] for cls in self.classes]
+            rate = self.choice.rates.bytes[resource]
             levels.append(
                 _Traffic(
-                    np.array(total) / self.choice.rates.bytes[resource],
-                    np.array(weights) / self._bytes[WEIGHTS],
+                    np.array(total) / rate,
+                    np.array(weights) / self._bytes[name, WEIGHTS],
+                    moved[OUTPUT, self.classes[0].reuse[OUTPUT]] / rate,
                 )
             )
-            outer = inner
         return levels[0], levels[1], levels[2]
 
-    def _volume(
-        self, tensor: int, reuse: Reuse, counts: Ints, outer_counts: Ints, covered: Ints
-    ) -> Floats:
+    def _volume(self, level: str, index: int, reuse: Reuse, inner: Tiles, outer: Tiles) -> Floats:
         """Bytes of one tensor that enter the tiles of a level, as `model.volume.volume`."""
-        total = np.full(len(counts), float(self._bytes[tensor]))
-        for dim in self._absent[tensor]:
-            total = total * (outer_counts if dim in reuse.inside else counts)[:, self._at[dim]]
-        for axis in self._axes[tensor]:
-            at = self._at[axis.image]
-            points = covered[..., at]
-            if axis.filter is None:
-                total = total * points
-                continue
-            runs = (outer_counts if reuse.overlap == axis.image else counts)[:, at]
-            at = self._at[axis.filter]
-            pieces = (outer_counts if reuse.overlap == axis.filter else counts)[:, at]
-            own = np.minimum(axis.stride * pieces, self.extents[at])
-            halo = np.minimum(axis.dilation * runs, points) * (self.extents[at] - own)
-            total = total * (points * own + halo)
+        total = np.full(len(inner.counts), float(self._bytes[level, index]))
+        for dim in self._absent[index]:
+            total = total * (outer if dim in reuse.inside else inner).counts[:, self._at[dim]]
+        for part in self._axes[level, index]:
+            image, taps = part.axis.image, part.axis.filter
+            if part.plain:
+                total = total * inner.covered[:, self._at[image]]
+            else:
+                over_image = outer if reuse.overlap == image else inner
+                over_filter = outer if reuse.overlap == taps else inner
+                total = total * occupied(part, over_image, over_filter)
         return total
 
     # ---- orders and packing ------------------------------------------------------------------
@@ -286,13 +280,16 @@ class Evaluator:
     def _scenario_cost(
         self,
         scenario: _Scenario,
-        registers: tuple[Floats, Floats],
+        registers: tuple[Floats, Floats, npt.NDArray[np.bool_]],
         traffic: tuple[_Traffic, _Traffic, _Traffic],
     ) -> tuple[Floats, Ints]:
         """The objective in seconds, and the classes, if they are chosen and packed like this."""
         best = [level.cheapest(who) for level, who in zip(traffic, scenario.members, strict=True)]
-        core, l1 = registers
+        core, l1, streamed = registers
         times = {"L1": l1, **{name: time for name, (time, _) in zip(FILLS, best, strict=True)}}
+        # Where the output is written once its volume does not depend on the order.
+        saved = (1 - self.choice.rates.streamed / self.choice.rates.written) * traffic[0].output
+        times["DRAM"] = times["DRAM"] - np.where(streamed, saved, 0.0)
         place = self.packings[scenario.packing]
         if self.choice.packs:
             core = core + self._pack(place, scenario, traffic, times)
@@ -308,7 +305,7 @@ class Evaluator:
         times: dict[str, Floats],
     ) -> Floats:
         """Seconds in which a core packs; adds the traffic of packing to `times`."""
-        rates, size = self.choice.rates, self._bytes[WEIGHTS]
+        rates, size = self.choice.rates, self.problem.weights.element.size
         passed = MEMORY
         once = prod(self.problem.extent(dim) for dim in self.problem.weights.dims)
         elements = np.full(len(times["L1"]), float(once))
@@ -321,3 +318,29 @@ class Evaluator:
             amount = elements if resource == "DRAM" else mine
             times[resource] = times[resource] + 2 * size * amount / rates.bytes[resource]
         return np.asarray(mine * PACK_CYCLES / rates.cycles)
+
+
+def first_that_fits(
+    problem: Problem, machine: Machine, options: Sequence[Choice]
+) -> tuple[Evaluator, Ints]:
+    """The most promising choice of which some tiling fits into the caches, and the tiling.
+
+    Raises ValueError if there is none.
+    """
+    for choice in options:
+        evaluate = Evaluator(problem, machine, choice)
+        tilings = evaluate.nest(_smallest(evaluate))
+        fits = evaluate(tilings).overflow <= 1
+        if fits.any():
+            return evaluate, tilings[int(np.argmax(fits))]
+    raise ValueError(f"no register tile fits into the caches of {machine.name}")
+
+
+def _smallest(evaluate: Evaluator) -> Ints:
+    """A single register tile on all levels, and tiles that span contiguous axes: these may occupy
+    less, because they run on into the next row where a narrower one takes whole lines."""
+    single = np.ones((len(LEVELS), len(evaluate.units)), dtype=np.int64)
+    found = [single]
+    for at in evaluate.contiguous:
+        found += [np.where(np.arange(len(evaluate.units)) == at, evaluate.units, t) for t in found]
+    return np.array(found)

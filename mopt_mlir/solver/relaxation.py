@@ -10,20 +10,37 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import ceil, exp, log, prod
+from math import exp, log, prod
 from typing import Any
 
 import numpy as np
 
 from mopt_mlir.machine.machine import Machine
-from mopt_mlir.model.cost import MEMORY, OUTPUT_PASSES, PACK_CYCLES, TENSORS, TIE_BREAK, usable
-from mopt_mlir.model.footprint import Axis
+from mopt_mlir.model.cost import (
+    MEMORY,
+    PACK_CYCLES,
+    TENSORS,
+    TIE_BREAK,
+    usable,
+)
+from mopt_mlir.model.footprint import MemoryAxis
+from mopt_mlir.model.microkernel import RegisterWork
 from mopt_mlir.plan import LEVELS
 from mopt_mlir.problem import Problem
-from mopt_mlir.solver.convex import log_run, log_runs
-from mopt_mlir.solver.evaluate import FILLS, OUTPUT, WEIGHTS, Floats
+from mopt_mlir.solver import scip
+from mopt_mlir.solver.axis_bounds import (
+    facets,
+    facets_of_pieces,
+    least,
+    of_partitions,
+    of_pieces,
+    of_tile,
+    rate,
+)
+from mopt_mlir.solver.evaluate import FILLS, OUTPUT, WEIGHTS
 from mopt_mlir.solver.space import Choice
 from mopt_mlir.solver.variables import Expression, Variables
+from mopt_mlir.solver.walk import Floats, Ints
 
 TOLERANCE = 1e-5
 """Relative safety of a dual bound: SCIP meets constraints to 1e-6."""
@@ -56,10 +73,11 @@ class Formulation(Variables):
         *,
         table: int,
     ) -> None:
-        super().__init__(problem, choices, table)
+        super().__init__(problem, machine, choices, table)
         self.scale = cost
         for level in LEVELS:
             self._capacity(level, usable(machine, level))
+        self.visits = self._log_visits()
         spent: dict[str, list[Expression]] = {name: [] for name in ("core", *MEMORY)}
         weights = {}
         for level, resource in zip(LEVELS, FILLS, strict=True):
@@ -71,25 +89,15 @@ class Formulation(Variables):
             self._packing(spent, weights)
         self._objective(spent)
 
-    def solve(self, *, below: float, time_limit: float, gap: float) -> Outcome:
+    def solve(self, *, below: float, time_limit: float, gap: float, nodes: int = -1) -> Outcome:
         """Look for solutions that cost less than `below` seconds until the relative `gap` between
-        the best one and the bound or `time_limit` seconds are reached. If there is none, `below` is
-        the bound. A failure of SCIP gives no bound (0) and no solution."""
-        from pyscipopt import SCIP_PARAMEMPHASIS
-
+        the best one and the bound, `time_limit` seconds or `nodes` nodes (if not negative) are
+        reached. If there is none, `below` is the bound. A failure of SCIP gives no bound (0) and no
+        solution."""
         model, limit = self.model, below / self.scale
-        model.setEmphasis(SCIP_PARAMEMPHASIS.EASYCIP)  # before all limits: it resets them
-        model.hideOutput()
-        model.setParam("misc/usesymmetry", 0)
-        model.setParam("limits/gap", gap)
-        model.setParam("limits/time", max(time_limit, 0.05))
         model.setObjlimit(limit)
-        try:
-            model.optimize()
-        except Exception:  # pyscipopt raises this very class for SCIP's own errors
+        if not scip.run(model, gap=gap, time_limit=time_limit, nodes=nodes):
             return Outcome(0.0, ())
-        if model.getStatus() == "userinterrupt":
-            raise KeyboardInterrupt  # SCIP has taken the signal
         bound = limit
         if model.getStatus() != "infeasible":
             bound = min(max(model.getDualbound(), 0.0), limit)
@@ -108,76 +116,155 @@ class Formulation(Variables):
     # ---- capacity ----------------------------------------------------------------------------
 
     def _capacity(self, level: str, usable_bytes: float) -> None:
-        parts = []
-        for tensor, row in zip(self.problem.tensors, self.axes, strict=True):
+        sizes = []
+        for index, tensor in enumerate(self.problem.tensors):
             exponent = log(tensor.element.size / usable_bytes)
-            for number, axis in enumerate(row):
-                plain = axis.filter is None
-                exponent = exponent + (
-                    self.x[level, axis.image] if plain else self._log_extent(level, axis, number)
-                )
-            parts.append(self.exp(f"footprint:{level}:{tensor.name}", exponent))
-        self.add(self.sum(parts) <= 1)
+            for number, part in enumerate(self.axes[level, index]):
+                exponent = exponent + self._log_occupied(level, part, f"{level}:{index}:{number}")
+            sizes.append(self.exp(f"footprint:{level}:{tensor.name}", exponent))
+        self.add(self.sum(sizes) <= 1)
 
-    def _log_extent(self, level: str, axis: Axis, number: int) -> Expression:
-        """At least the logarithm of the extent of a tile along an axis with a halo.
+    def _log_occupied(self, level: str, part: MemoryAxis, name: str) -> Expression:
+        """At least the logarithm of the elements that a tile occupies along an axis."""
+        axis, x = part.axis, self.x[level, part.axis.image]
+        if part.plain:
+            return x
+        if axis.filter is not None:
+            return self._log_extent(level, part, name)
+        values, row = of_tile(part, 1), self.pick.get((level, axis.image))
+        if row is not None:
+            return self.sum(y * log(values[size - 1]) for size, y in row)
+        sizes = self._sizes(axis.image)
+        bounds = x + log(rate(values, sizes)), log(least(values, sizes))
+        return self.at_least(f"occupied:{name}", *bounds)
 
-        `own * points + rest * run <= extent`, divided by `extent`: so the terms are at most 1, and
+    def _log_extent(self, level: str, part: MemoryAxis, name: str) -> Expression:
+        """The same for an axis with a halo.
+
+        `slope * points + offset <= extent`, divided by `extent`: so the terms are at most 1, and
         the big-M that frees the constraints of larger filter tiles is small.
         """
-        points = self.x[level, axis.image]
-        run = log_run(axis.dilation, points, self.problem.extent(axis.image))
-        extent = self.variable(f"extent:{level}:{number}")
-        own = self.exp(f"own:{level}:{number}", points - extent)
-        halo = self.exp(f"halo:{level}:{number}", run - extent)
-        row = self.filter_row(level, axis)
+        image, row = part.axis.image, self.filter_row(level, part.axis)
+        extent = self.variable(f"extent:{name}")
+        images, points = self.pick.get((level, image)), self.x[level, image]
+        if images is None:
+            own, halo = self.exp(f"own:{name}", points - extent), self.exp(f"halo:{name}", -extent)
         for index, (taps, _) in enumerate(row):
-            at_least = self.sum(y for _, y in row[index:])
-            owned = min(axis.stride, taps)
-            self.add(owned * own + (taps - owned) * halo <= 1 + (taps - 1) * (1 - at_least))
-            self.add(extent >= points + log(owned) * at_least)
+            values, smaller = of_tile(part, taps), 1 - self.sum(y for _, y in row[index:])
+            if images is not None:
+                occupied = self.sum(y * log(values[size - 1]) for size, y in images)
+                self.add(extent >= occupied - log(values.max()) * smaller)
+                continue
+            sizes = self._sizes(image)
+            excess = float((values / of_tile(part, 1)).max()) - 1
+            for slope, offset in facets(values, sizes):
+                self.add(slope * own + offset * halo <= 1 + excess * smaller)
+            self.add(extent >= points + log(rate(values, sizes)) * (1 - smaller))
         return extent
+
+    def _sizes(self, dim: str) -> Ints:
+        """All sizes in elements that a tile along a dim may have."""
+        extent, units = self.problem.extent(dim), {choice.step(dim) for choice in self.choices}
+        return np.array(sorted({extent, *(n for u in units for n in range(u, extent, u))}))
 
     # ---- volumes -----------------------------------------------------------------------------
 
     def _volume(self, level: str, resource: str, index: int) -> Expression:
         """Scaled seconds of `resource` in which one tensor enters the tiles of a level."""
         tensor = self.problem.tensors[index]
-        size = tensor.element.size * (OUTPUT_PASSES if index == OUTPUT else 1)
         exponent = self.of_choice(
-            log(size / (c.rates.bytes[resource] * self.scale)) for c in self.choices
+            log(tensor.element.size * rates.passes(level, index == OUTPUT))
+            - log(rates.bytes[resource] * self.scale)
+            for rates in (choice.rates for choice in self.choices)
         )
         for dim in self.dims:
             if dim not in tensor.dims:
                 reused = self.of_class(level, (dim in c.reuse[index].inside for c in self.classes))
                 exponent = exponent + self.trips_unless(level, dim, reused, f"again{index}")
-        for number, axis in enumerate(self.axes[index]):
-            exponent = exponent + self.log_covered(level, axis.image)
-            if axis.filter is not None:
-                exponent = exponent + self._log_moved(level, index, axis, number)
+        for number, part in enumerate(self.axes[level, index]):
+            if part.plain:
+                exponent = exponent + self.log_covered(level, part.axis.image)
+            elif part.axis.filter is None:
+                exponent = exponent + self._log_brought(level, part, index)
+            else:
+                exponent = exponent + self.log_covered(level, part.axis.image)
+                exponent = exponent + self._log_moved(level, index, part, number)
+        if index == OUTPUT and resource == FILLS[0]:
+            exponent = exponent + self._log_passes()
         return self.exp(f"moved:{level}:{tensor.name}", exponent)
 
-    def _log_moved(self, level: str, tensor: int, axis: Axis, number: int) -> Expression:
+    def _log_passes(self) -> Expression:
+        """The logarithm of the part that is left of the time to write the output to memory, if it
+        goes past the caches, where every accumulator is stored just once."""
+        if not any(choice.streams for choice in self.choices):
+            return 0.0
+        past = self.binary("nontemporal")
+        self.add(past <= self.of_choice(float(choice.streams) for choice in self.choices))
+        most = sum(log(self.problem.extent(dim)) for dim in self.problem.reduction_dims)
+        self.add(self.visits <= most * (1 - past))
+        streaming = [choice.rates for choice in self.choices if choice.streams]
+        return past * log(min(rates.streamed / rates.written for rates in streaming))
+
+    def _log_brought(self, level: str, part: MemoryAxis, tensor: int) -> Expression:
+        """At least the logarithm of the elements that all tiles bring in along a contiguous axis
+        without a halo."""
+        dim = part.axis.image
+        row = self.pick.get((level, dim))
+        if row is not None:
+            moved = self._partitioned(level, part, 1, self._least_covered(level, dim))
+            return self.sum(y * log(moved[size]) for size, y in row)
+        values = of_tile(part, 1)
+        points = self.log_covered(level, dim) + log(rate(values))
+        tiles = self.trips[level, dim] + log(least(values))
+        return self.at_least(f"brought:{level}:{tensor}", points, tiles)
+
+    def _least_covered(self, level: str, dim: str) -> int:
+        """Points along `dim` that enter the caches of a level, at least."""
+        if level == LEVELS[0]:
+            return self.problem.extent(dim)
+        return min(choice.covered[dim] for choice in self.choices)
+
+    def _partitioned(
+        self, level: str, part: MemoryAxis, most: int, points: int
+    ) -> dict[int, float]:
+        """`of_partitions` for the sizes of a table, in which all choices agree."""
+        choice, dim = self.choices[0], part.axis.image
+        share = min(-(-choice.units[dim] // choice.ways(dim)) * choice.unit(dim), part.points)
+        sizes = [size for size, _ in self.pick[level, dim]]
+        moved = of_partitions(
+            part,
+            most,
+            sizes,
+            unit=choice.step(dim),
+            points=points,
+            largest=part.points if level == LEVELS[0] else share,
+        )
+        return dict(zip(sizes, moved, strict=True))
+
+    def _log_moved(self, level: str, tensor: int, part: MemoryAxis, number: int) -> Expression:
         """At least the logarithm of the elements moved along an axis with a halo, per image point.
 
-        `own + rest * runs / points <= moved`, divided by `moved` as in `_log_extent`. Loops along
-        which tiles overlap count as if they were whole: by the numbers of the next outer level.
+        `slope + offset * runs / points <= moved`, divided by `moved` as in `_log_extent`. Loops
+        along which tiles overlap count as if they were whole: by the numbers of the next outer
+        level.
         """
+        axis = part.axis
         assert axis.filter is not None
-        taps = self.problem.extent(axis.filter)
+        row = self.filter_row(level, axis)
         over_image, over_filter = (
             self.of_class(level, (c.reuse[tensor].overlap == dim for c in self.classes))
             for dim in (axis.image, axis.filter)
         )
-        least = min(c.covered[axis.image] for c in self.choices)
-        points = self.problem.extent(axis.image) if level == "L3" else least
-        runs = self.trips_unless(level, axis.image, over_image, f"runs{number}")
-        runs = log_runs(axis.dilation, runs, points) - self.log_covered(level, axis.image)
-        moved = self.variable(f"moved:{level}:{number}", 0.0, log(taps))
-        own = self.exp(f"moved own:{level}:{number}", -moved)
-        halo = self.exp(f"moved halo:{level}:{number}", runs - moved)
+        low = log(rate(of_pieces(part, part.taps)))
+        high = log((of_pieces(part, 1) / np.arange(1, part.points + 1)).max())
+        moved = self.variable(f"moved:{level}:{number}", low, high)
+        tabulated = (level, axis.image) in self.pick
+        if not tabulated:
+            runs = self.trips_unless(level, axis.image, over_image, f"runs{number}")
+            runs = runs - self.log_covered(level, axis.image)
+            own = self.exp(f"moved own:{level}:{number}", -moved)
+            halo = self.exp(f"moved halo:{level}:{number}", runs - moved)
         outer = LEVELS.index(level) - 1
-        row = self.filter_row(level, axis)
         for end, (piece, _) in enumerate(row, start=1):
             # `cut`: the filter comes in pieces of at most this size.
             cut = self.variable(f"cut:{level}:{number}:{piece}", 0.0, 1.0)
@@ -185,32 +272,86 @@ class Formulation(Variables):
             if outer >= 0:
                 outer_row = self.filter_row(LEVELS[outer], axis)
                 self.add(cut >= self.sum(y for _, y in outer_row[:end]))
-            elif piece == taps:
+            elif piece == part.taps:
                 self.add(cut >= 1)
-            owned = min(axis.stride * ceil(taps / piece), taps)
-            self.add(owned * own + (taps - owned) * halo <= 1 + (taps - 1) * (1 - cut))
-            self.add(moved >= log(owned) * cut)
+            if tabulated:
+                slack = (1 - cut) * (high - low)
+                self._tabulated(level, part, piece, moved - low + slack, over_image)
+                continue
+            for slope, offset in facets_of_pieces(part, piece):
+                excess = (slope + offset) / exp(low) - 1
+                self.add(slope * own + offset * halo <= 1 + excess * (1 - cut))
+            self.add(moved >= low + (log(rate(of_pieces(part, piece))) - low) * cut)
         return moved
+
+    def _tabulated(
+        self, level: str, part: MemoryAxis, piece: int, moved: Expression, over_image: list[Any]
+    ) -> None:
+        """`moved`, here beyond its least value, where the tiles of the image are those of a table
+        and the filter comes in pieces of at most `piece`."""
+        dim, outer = part.axis.image, LEVELS.index(level) - 1
+        covered = {self._least_covered(level, dim)}
+        if outer >= 0 and dim in self.covered:
+            covered = {points for points, _ in self.covered[dim]}
+        cut = [(n, self._partitioned(level, part, piece, n)) for n in covered]
+        low = log(rate(of_pieces(part, part.taps)))
+        per_point = {
+            size: log(min(found[size] / n for n, found in cut)) - low
+            for size, _ in self.pick[level, dim]
+        }
+
+        def of_level(name: str) -> Expression:
+            return self.sum(y * per_point[size] for size, y in self.pick[name, dim])
+
+        span = max(per_point.values())
+        self.add(moved >= of_level(level) - span * self.sum(over_image))
+        self.add(moved >= (of_level(LEVELS[outer]) if outer >= 0 else per_point[part.points]))
 
     # ---- registers ---------------------------------------------------------------------------
 
     def _registers(self, spent: dict[str, list[Expression]]) -> None:
         """Computing and the traffic of the registers: a fixed part and one per visit."""
-        visits = self._log_visits()
-        sizes = [tensor.element.size for tensor in self.problem.tensors]
         fixed: dict[str, list[float]] = {"core": [], "L1": []}
         each: dict[str, list[float]] = {"core": [], "L1": []}
         for choice in self.choices:
-            work, rates = choice.work, choice.rates
-            elements = (work.input, work.weights, work.output)
-            l1 = rates.bytes["L1"] * self.scale
-            fixed["core"].append(work.cycles / (rates.cycles * self.scale))
-            fixed["L1"].append(sum(n * s for n, s in zip(elements, sizes, strict=True)) / l1)
-            each["core"].append(log(work.cycles_per_visit / (rates.cycles * self.scale)))
-            each["L1"].append(log(work.output_per_visit * sizes[OUTPUT] / l1))
+            for name, (once, per_visit) in self._register_times(choice, choice.work).items():
+                fixed[name].append(once)
+                each[name].append(log(per_visit))
         for name in ("core", "L1"):
-            per_visit = self.exp(f"visits:{name}", visits + self.of_choice(each[name]))
-            spent[name] += [self.of_choice(fixed[name]), per_visit]
+            once, log_each = self.of_choice(fixed[name]), self.of_choice(each[name])
+            if self.covered:
+                once, log_each = self._covered_times(name, once, log_each)
+            spent[name] += [once, self.exp(f"visits:{name}", self.visits + log_each)]
+
+    def _register_times(self, choice: Choice, work: RegisterWork) -> dict[str, tuple[float, float]]:
+        """Scaled seconds of computing and of traffic with L1: once, and per visit."""
+        sizes = [tensor.element.size for tensor in self.problem.tensors]
+        moved = sum(
+            n * s for n, s in zip((work.input, work.weights, work.output), sizes, strict=True)
+        )
+        core, l1 = (rate * self.scale for rate in (choice.rates.cycles, choice.rates.bytes["L1"]))
+        return {
+            "core": (work.cycles / core, work.cycles_per_visit / core),
+            "L1": (moved / l1, work.output_per_visit * sizes[OUTPUT] / l1),
+        }
+
+    def _covered_times(
+        self, name: str, once: Expression, log_each: Expression
+    ) -> tuple[Expression, Expression]:
+        """The same at least, by what the busiest core covers along each dim that is split."""
+        fixed, each = [once], [log_each]
+        for dim, row in self.covered.items():
+            times = []
+            for choice in self.choices:
+                known = {}
+                for points in {points for points, _ in row}:
+                    work = choice.work_of({**choice.covered, dim: points}, self.problem)
+                    known[points] = self._register_times(choice, work)[name]
+                times.append(known)
+            least = {n: tuple(map(min, zip(*(t[n] for t in times), strict=True))) for n, _ in row}
+            fixed.append(self.sum(y * least[points][0] for points, y in row))
+            each.append(self.sum(y * log(least[points][1]) for points, y in row))
+        return self.at_least(f"fixed:{name}", *fixed), self.at_least(f"each:{name}", *each)
 
     def _log_visits(self) -> Expression:
         """At least the logarithm of how often each accumulator is stored (`model.cost`): a kernel
@@ -239,7 +380,7 @@ class Formulation(Variables):
         for dim in self.dims:
             if dim in self.problem.parallel_dims:
                 extent = self.problem.extent(dim)
-                units = [log(min(choice.unit(dim), extent)) for choice in self.choices]
+                units = [log(choice.step(dim)) for choice in self.choices]
                 room = log(extent) - min(units)
                 self.add(self.x[inner, dim] <= self.of_choice(units) + room * (1 - stream))
 
@@ -285,7 +426,18 @@ class Formulation(Variables):
             self.add(time >= self.sum(parts))
             self.add(slowest >= time)
             seconds.append(time)
-        objective = slowest + TIE_BREAK * self.sum(seconds)
+        objective = self._starts() + slowest + TIE_BREAK * self.sum(seconds)
         self.model.setObjective(objective, "minimize")
         bounds = self.of_choice(choice.bound / self.scale for choice in self.choices)
         self.add(objective >= bounds - TOLERANCE)
+
+    def _starts(self) -> Expression:
+        """Scaled seconds in which work is handed out, once per L3 tile."""
+        once = [choice.start / self.scale for choice in self.choices]
+        if not any(once):
+            return 0.0
+        tiles = self.sum(self.trips[LEVELS[0], dim] for dim in self.dims)
+        alone = self.of_choice(float(not seconds) for seconds in once)
+        most = sum(log(self.problem.extent(dim)) for dim in self.dims)
+        repeated = self.exp("starts", tiles - most * alone + log(max(once)))
+        return repeated - max(once) * alone

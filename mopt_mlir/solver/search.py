@@ -9,7 +9,8 @@ from math import inf
 
 import numpy as np
 
-from mopt_mlir.solver.evaluate import Costs, Evaluator, Floats, Ints
+from mopt_mlir.solver.evaluate import Costs, Evaluator
+from mopt_mlir.solver.walk import Floats, Ints
 
 OVERFLOW_WEIGHT = 4.0
 """A tiling that overflows a cache is worth less by this factor times the overflow, so that the
@@ -43,15 +44,13 @@ def useful_sizes(units: int) -> Ints:
 def descend(evaluate: Evaluator, start: Ints) -> Found | None:
     """The best tiling on the way from `start` to a local optimum, changing one or two sizes at a
     time. None if no tiling on the way fits."""
-    lists = [useful_sizes(int(n)) for n in evaluate.units]
     found = None
     current, value = start, inf
     candidates = start[None]
     for _ in range(MAX_MOVES):
         for across_levels in (False, True):
             if value < inf:
-                moves = _neighbours(lists, current, across_levels=across_levels)
-                candidates = evaluate.nest(moves)
+                candidates = moves(evaluate, current, across_levels=across_levels)
             costs = evaluate(candidates)
             merits = merit(costs)
             found = _better(found, candidates, costs, merits)
@@ -62,6 +61,13 @@ def descend(evaluate: Evaluator, start: Ints) -> Found | None:
             break
         current, value = candidates[best], float(merits[best])
     return found
+
+
+def moves(evaluate: Evaluator, tiling: Ints, *, across_levels: bool = False) -> Ints:
+    """Tilings that differ from `tiling` in one size, or in two, one up and one down: of one level,
+    or else of two levels."""
+    lists = [useful_sizes(int(n)) for n in evaluate.units]
+    return evaluate.nest(_neighbours(lists, tiling, across_levels=across_levels))
 
 
 def merit(costs: Costs) -> Floats:
@@ -81,8 +87,6 @@ def _better(found: Found | None, tilings: Ints, costs: Costs, merits: Floats) ->
 
 
 def _neighbours(lists: list[Ints], current: Ints, *, across_levels: bool) -> Ints:
-    """Tilings that differ from `current` in one size, or in two, one up and one down: of one level,
-    or else of two levels."""
     levels, dims = current.shape
     still = (0, 0, int(current[0, 0]))
     moves: list[tuple[tuple[int, int, int], tuple[int, int, int]]] = []

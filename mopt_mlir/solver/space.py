@@ -8,15 +8,25 @@ registers does not depend on the tiles, except for how often the reduction is in
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
 
 import numpy as np
+import numpy.typing as npt
 
 from mopt_mlir.machine.machine import Machine
-from mopt_mlir.model.cost import MEMORY, OUTPUT_PASSES, PACK_CYCLES, TIE_BREAK, Rates
-from mopt_mlir.model.footprint import axes
+from mopt_mlir.model.cost import (
+    MEMORY,
+    OUTPUT_PASSES,
+    PACK_CYCLES,
+    PARALLEL_START,
+    TIE_BREAK,
+    Rates,
+    can_stream,
+    line_bytes,
+)
+from mopt_mlir.model.footprint import memory_axes
 from mopt_mlir.model.microkernel import (
     RegisterWork,
     TileKind,
@@ -29,20 +39,24 @@ from mopt_mlir.model.microkernel import (
 from mopt_mlir.plan import Microkernel
 from mopt_mlir.problem import Problem
 
+Ints = npt.NDArray[np.int64]
+
 
 @dataclass(frozen=True)
 class Choice:
     """A microkernel and a split of the outermost tile between cores.
 
-    `units[dim]` is the number of register tiles along `dim` (of elements, where the register tile
-    has none), `covered[dim]` the least number of elements along it that the busiest core visits
-    whatever the tiles, `work` that core's register work for `covered`, `bound` a lower bound on the
-    objective in seconds. `packed` says whether the kernel reads panels, `packs` whether they are
-    made at run time.
+    `extents` are those of the problem, `units[dim]` is the number of register tiles along `dim` (of
+    elements, where the register tile has none), `covered[dim]` the least number of elements along
+    it that the busiest core visits whatever the tiles, `work` that core's register work for
+    `covered`, `bound` a lower bound on the objective in seconds. `packed` says whether the kernel
+    reads panels, `packs` whether they are made at run time, `streams` whether non-temporal stores
+    of the output may pay.
     """
 
     kernel: Microkernel
     parallel: Mapping[str, int]
+    extents: Mapping[str, int]
     units: Mapping[str, int]
     covered: Mapping[str, int]
     kinds: tuple[TileKind, ...]
@@ -50,7 +64,19 @@ class Choice:
     rates: Rates
     packed: bool
     packs: bool
+    streams: bool
     bound: float
+
+    @property
+    def written(self) -> float:
+        """How many times as long as reading it from memory it takes to write the output there, at
+        least."""
+        return self.rates.streamed if self.streams else self.rates.written
+
+    @property
+    def start(self) -> float:
+        """Seconds to hand work to the cores, once."""
+        return PARALLEL_START if self.rates.cores > 1 else 0.0
 
     @property
     def free_packing(self) -> str:
@@ -58,8 +84,20 @@ class Choice:
         or were packed at compile time."""
         return "whole" if self.packed else "none"
 
+    def work_of(self, covered: Mapping[str, int], problem: Problem) -> RegisterWork:
+        """The work of a core that covers these points."""
+        dims = problem.parallel_dims
+        counts = {
+            d: count_register_tiles(covered[d], self.unit(d), problem.extent(d)) for d in dims
+        }
+        return register_work(self.kinds, counts)
+
     def unit(self, dim: str) -> int:
         return self.kernel.extent(dim)
+
+    def step(self, dim: str) -> int:
+        """Of what tile sizes along `dim` are multiples: the register tile, or all of the dim."""
+        return min(self.unit(dim), self.extents[dim])
 
     def ways(self, dim: str) -> int:
         return self.parallel.get(dim, 1)
@@ -70,10 +108,11 @@ def choices(
 ) -> list[Choice]:
     """Every choice for `problem`, the most promising first."""
     found = []
-    once = _Once(problem)
+    once = _Once(problem, machine)
     for kernel in menu(problem, machine):
         packs = needs_panels(problem, kernel) and not constant_weights
         packed = packs or (constant_weights and kernel.lanes not in problem.input.dims)
+        streams = can_stream(problem, machine, kernel)
         kinds = tile_kinds(problem, machine, kernel, panels=packed)
         units = {d: -(-problem.extent(d) // kernel.extent(d)) for d in problem.names}
         for ways in splits(tuple(units[dim] for dim in problem.parallel_dims), threads):
@@ -82,18 +121,23 @@ def choices(
                 d: least_covered(problem.extent(d), kernel.extent(d), parallel.get(d, 1))
                 for d in problem.names
             }
-            work = register_work(
-                kinds,
-                {
-                    d: count_register_tiles(covered[d], kernel.extent(d), problem.extent(d))
-                    for d in problem.parallel_dims
-                },
-            )
             rates = Rates.of(machine, prod(ways))
-            bound = once.bound(covered, work, rates, packs)
-            found.append(
-                Choice(kernel, parallel, units, covered, kinds, work, rates, packed, packs, bound)
+            choice = Choice(
+                kernel,
+                parallel,
+                problem.extents,
+                units,
+                covered,
+                kinds,
+                RegisterWork(),
+                rates,
+                packed=packed,
+                packs=packs,
+                streams=streams and rates.streamed < rates.written,
+                bound=0.0,
             )
+            choice = replace(choice, work=choice.work_of(covered, problem))
+            found.append(replace(choice, bound=once.bound(choice)))
     return sorted(found, key=lambda choice: choice.bound)
 
 
@@ -102,15 +146,17 @@ def splits(units: tuple[int, ...], threads: int) -> tuple[tuple[int, ...], ...]:
     """The ways per dim in which at most `threads` cores can share `units` work items per dim.
 
     The design space has those splits whose largest share no other split undercuts in one dim and
-    matches in the others; each occupies no more cores than its shares need.
+    matches in the others; each occupies no more cores than its shares need. Beside them it has one
+    core alone, which need not hand out work.
     """
     found = list(dict.fromkeys(_maximal_ways(units, threads)))
     shares = np.array([[-(-n // w) for n, w in zip(units, ways, strict=True)] for ways in found])
-    return tuple(
+    best = [
         ways
         for ways, share in zip(found, shares, strict=True)
         if not ((shares <= share).all(axis=1) & (shares < share).any(axis=1)).any()
-    )
+    ]
+    return tuple(dict.fromkeys([*best, (1,) * len(units)]))
 
 
 def _maximal_ways(units: tuple[int, ...], most: int) -> Iterator[tuple[int, ...]]:
@@ -127,48 +173,71 @@ def _maximal_ways(units: tuple[int, ...], most: int) -> Iterator[tuple[int, ...]
 
 
 @lru_cache(maxsize=4096)
-def least_covered(extent: int, unit: int, ways: int) -> int:
-    """The fewest points of a dim of `extent` that the first core visits, whatever the outermost
-    tile, where each is shared `ways` ways in register tiles of `unit` points. No other core visits
-    more than the first."""
-    if ways == 1:
-        return extent
+def covered_points(extent: int, unit: int, ways: int) -> Ints:
+    """How many points of a dim of `extent` the first core visits, for outermost tiles of 1, 2, ...
+    register tiles of `unit` points, each shared `ways` ways. No other core visits more."""
     tiles = np.arange(1, -(-extent // unit) + 1)
     sizes, shares = np.minimum(tiles * unit, extent), -(-tiles // ways) * unit
     full, rest = np.divmod(extent, sizes)
-    return int((full * np.minimum(shares, sizes) + np.minimum(shares, rest)).min())
+    return np.asarray(full * np.minimum(shares, sizes) + np.minimum(shares, rest))
+
+
+@lru_cache(maxsize=4096)
+def least_covered(extent: int, unit: int, ways: int) -> int:
+    """The fewest points that the first core visits, whatever the outermost tile."""
+    return extent if ways == 1 else int(covered_points(extent, unit, ways).min())
 
 
 class _Once:
     """Bounds for a problem in which every tensor moves once through each level."""
 
-    def __init__(self, problem: Problem) -> None:
-        passes = (1, 1, OUTPUT_PASSES)
-        self.axes = tuple(axes(problem, tensor) for tensor in problem.tensors)
+    def __init__(self, problem: Problem, machine: Machine) -> None:
+        self.problem, self.machine = problem, machine
         self.sizes = tuple(tensor.element.size for tensor in problem.tensors)
-        self.bytes = tuple(n * size for n, size in zip(passes, self.sizes, strict=True))
-        self.moved = self._moved(problem.extents)
-        weights = prod(axis.extent(problem.extents) for axis in self.axes[1])
-        self.pack_cycles = weights * PACK_CYCLES
+        finest = min(machine.caches, key=lambda cache: cache.line).name
+        self.axes = {
+            (index, panels): memory_axes(
+                problem, tensor, line_bytes(problem, machine, tensor, finest, panels)
+            )
+            for index, tensor in enumerate(problem.tensors)
+            for panels in (False, True)
+        }
+        self.pack_cycles = PACK_CYCLES * self._elements(1, problem.extents, panels=True)
+        self.known: dict[tuple[tuple[int, ...], float, bool], float] = {}
 
-    def _moved(self, points: Mapping[str, int]) -> int:
-        return sum(
-            size * prod(axis.extent(points) for axis in row)
-            for size, row in zip(self.bytes, self.axes, strict=True)
-        )
-
-    def bound(
-        self, covered: Mapping[str, int], work: RegisterWork, rates: Rates, packs: bool
-    ) -> float:
-        """Seconds that no plan undercuts which covers these points on the busiest core: each output
-        tile is visited once, every element moved once through each level and packed once."""
-        mine = self._moved(covered)
+    def bound(self, choice: Choice) -> float:
+        """Seconds that no plan of a choice undercuts: the busiest core covers the points that it
+        has to, each output tile is visited once, every element moved once through each level and
+        packed once."""
+        mine = self._moved(choice.covered, OUTPUT_PASSES, panels=choice.packed)
+        whole = self._moved(self.problem.extents, choice.written, panels=choice.packed)
+        work, rates = choice.work, choice.rates
         elements = (work.input, work.weights, work.output + work.output_per_visit)
         registers = sum(n * size for n, size in zip(elements, self.sizes, strict=True))
-        moved = {"L1": registers, "L2": mine, "L3": mine, "DRAM": self.moved}
+        moved = {"L1": registers, "L2": mine, "L3": mine, "DRAM": whole}
         cycles = work.cycles + work.cycles_per_visit
-        if packs:
+        if choice.packs:
             cycles += self.pack_cycles / rates.cores
         times = [moved[name] / rates.bytes[name] for name in MEMORY]
         times.append(cycles / rates.cycles)
-        return max(times) + TIE_BREAK * sum(times)
+        return choice.start + max(times) + TIE_BREAK * sum(times)
+
+    def _moved(self, points: Mapping[str, int], passes: float, *, panels: bool) -> float:
+        """Bytes of all tensors, the output's `passes` times."""
+        key = tuple(points.values()), passes, panels
+        if key not in self.known:
+            number = (1, 1, passes)
+            self.known[key] = sum(
+                number[index] * size * self._elements(index, points, panels=panels)
+                for index, size in enumerate(self.sizes)
+            )
+        return self.known[key]
+
+    def _elements(self, index: int, points: Mapping[str, int], *, panels: bool) -> int:
+        """Elements of memory that one tensor occupies."""
+        return prod(
+            part.occupied(
+                points[part.axis.image], points[part.axis.filter] if part.axis.filter else 1
+            )
+            for part in self.axes[index, panels]
+        )

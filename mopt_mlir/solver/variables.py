@@ -9,15 +9,23 @@ has, rounding its sizes down to useful ones gives a point of this model that cos
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from math import ceil, log
 from typing import Any
 
+import numpy as np
+
+from mopt_mlir.machine.machine import Machine
 from mopt_mlir.model.classes import permutation_classes
-from mopt_mlir.model.footprint import Axis, axes
+from mopt_mlir.model.cost import line_bytes
+from mopt_mlir.model.footprint import Axis, MemoryAxis, memory_axes
 from mopt_mlir.plan import LEVELS
-from mopt_mlir.problem import Problem
+from mopt_mlir.problem import Problem, Tensor
 from mopt_mlir.solver.convex import lower_hull, tile_sizes
-from mopt_mlir.solver.space import Choice
+from mopt_mlir.solver.space import Choice, covered_points
+
+WHOLE_TRIPS = 4
+"""Up to how many tiles of the outermost level are counted in whole numbers along a dim."""
 
 Expression = Any
 """A linear expression of pyscipopt, a variable or a number."""
@@ -27,11 +35,15 @@ class Variables:
     """A SCIP model with the variables for `choices` of `problem`.
 
     Per (level, dim): `x` is log(tile size), `trips` log(number of tiles up to that level), `pick`
-    the (size, binary) pairs of a table. `choice`, `order[level]` and `place` are binaries for the
-    choice, the permutation class of a level and where the weights are packed.
+    the (size, binary) pairs of a table. `covered` has, for dims that are split between cores and
+    have a table, (points, binary) pairs of what the busiest core covers. `choice`, `order[level]`
+    and `place` are binaries for the choice, the permutation class of a level and where the weights
+    are packed.
     """
 
-    def __init__(self, problem: Problem, choices: Sequence[Choice], table: int) -> None:
+    def __init__(
+        self, problem: Problem, machine: Machine, choices: Sequence[Choice], table: int
+    ) -> None:
         from pyscipopt import Model, quicksum
 
         self.problem, self.choices = problem, choices
@@ -39,13 +51,16 @@ class Variables:
         self.sum = quicksum
         self.dims = [dim for dim in problem.names if problem.extent(dim) > 1]
         self.classes = permutation_classes(problem)
-        self.axes = tuple(
-            tuple(axis for axis in axes(problem, tensor) if problem.extent(axis.image) > 1)
-            for tensor in problem.tensors
-        )
+        panels = any(choice.packed for choice in choices)
+        self.axes = {
+            (level, index): _moving(problem, machine, tensor, level, panels)
+            for level in LEVELS
+            for index, tensor in enumerate(problem.tensors)
+        }
         self.x: dict[tuple[str, str], Expression] = {}
         self.trips: dict[tuple[str, str], Expression] = {}
         self.pick: dict[tuple[str, str], list[tuple[int, Any]]] = {}
+        self.covered: dict[str, list[tuple[int, Any]]] = {}
         self._decide()
         for dim in self.dims:
             self._tile(dim, table)
@@ -92,10 +107,21 @@ class Variables:
             self.add(effective >= self.trips[LEVELS[index - 1], dim])
         return effective
 
+    def at_least(self, name: str, *bounds: Expression) -> Expression:
+        """A variable that is at least each of some expressions; of a single one, itself."""
+        if len(bounds) == 1:
+            return bounds[0]
+        found = self.variable(name, None)
+        for bound in bounds:
+            self.add(found >= bound)
+        return found
+
     def log_covered(self, level: str, dim: str) -> Expression:
         """log(points along `dim` that enter the caches of a level): all, or one core's."""
-        if level == "L3":
+        if level == LEVELS[0]:
             return log(self.problem.extent(dim))
+        if dim in self.covered:
+            return self.sum(y * log(points) for points, y in self.covered[dim])
         return self.of_choice(log(choice.covered[dim]) for choice in self.choices)
 
     # ---- decisions ---------------------------------------------------------------------------
@@ -116,17 +142,20 @@ class Variables:
 
     def _tile(self, dim: str, table: int) -> None:
         extent = self.problem.extent(dim)
-        units = {choice.unit(dim) for choice in self.choices}
+        units = {choice.step(dim) for choice in self.choices}
         covered = {choice.covered[dim] for choice in self.choices}
         sizes = tile_sizes(extent, units, covered)
         one_grid = len(units) == len(covered) == 1 and len(sizes) <= table
-        slides = any(axis.filter == dim for row in self.axes for axis in row)
+        slides = any(part.axis.filter == dim for row in self.axes.values() for part in row)
         for level in LEVELS:
             parts = {extent} if level == "L3" else covered
             if one_grid or slides:
                 self._table(level, dim, sizes, *parts)
             else:
                 self._continuous(level, dim, sizes, parts)
+        ways = {choice.ways(dim) for choice in self.choices}
+        if one_grid and len(ways) == 1 and max(ways) > 1:
+            self._cover(dim, *units, *ways)
         share = [min(extent, -(-c.units[dim] // c.ways(dim)) * c.unit(dim)) for c in self.choices]
         if min(share) < extent:
             self.add(self.x["L2", dim] <= self.of_choice(map(log, share)))
@@ -144,9 +173,18 @@ class Variables:
                 small_inner, small_outer = (self.sum(y for _, y in r[:end]) for r in (row, outer))
                 self.add(small_inner >= small_outer)
 
+    def _cover(self, dim: str, unit: int, ways: int) -> None:
+        """What the busiest core covers: at least what it does with any outermost tile that is
+        rounded down to that of the table."""
+        points = covered_points(self.problem.extent(dim), unit, ways)
+        row = self.pick[LEVELS[0], dim]
+        starts = [-(-size // unit) - 1 for size, _ in row]
+        least = np.minimum.reduceat(points, starts).tolist()
+        self.covered[dim] = [(n, y) for n, (_, y) in zip(least, row, strict=True)]
+
     def _continuous(self, level: str, dim: str, sizes: Sequence[int], parts: set[int]) -> None:
         extent = self.problem.extent(dim)
-        least = [log(min(choice.unit(dim), extent)) for choice in self.choices]
+        least = [log(choice.step(dim)) for choice in self.choices]
         x = self.x[level, dim] = self.variable(f"x:{level}:{dim}", min(least), log(extent))
         trips = self.trips[level, dim] = self.variable(f"trips:{level}:{dim}", 0.0, log(extent))
         self.add(x + trips >= self.log_covered(level, dim))
@@ -160,8 +198,28 @@ class Variables:
             self.add(trips >= self.trips[outer])
         if level == LEVELS[-1] and max(least) > min(least):
             self.add(x >= self.of_choice(least))
+        if not index and any(choice.start for choice in self.choices):
+            self._whole_trips(dim, trips, extent)
+
+    def _whole_trips(self, dim: str, trips: Any, extent: int) -> None:
+        """The number of tiles is whole while it is small: handing out work for each is dear."""
+        most = min(WHOLE_TRIPS, extent)
+        more = [self.binary(f"tiles:{dim}>={count}") for count in range(2, most + 1)]
+        for fewer, further in pairwise(more):
+            self.add(further <= fewer)
+        counted = self.sum(z * log(count / (count - 1)) for count, z in enumerate(more, start=2))
+        self.add(trips >= counted)
+        self.add(trips <= counted + log(extent / most) * more[-1])
 
     def filter_row(self, level: str, axis: Axis) -> list[tuple[int, Any]]:
         """The table of the filter dim of an axis."""
         assert axis.filter is not None
         return self.pick[level, axis.filter]
+
+
+def _moving(
+    problem: Problem, machine: Machine, tensor: Tensor, level: str, panels: bool
+) -> tuple[MemoryAxis, ...]:
+    """The axes of a tensor that are longer than one point."""
+    line = line_bytes(problem, machine, tensor, level, panels)
+    return tuple(part for part in memory_axes(problem, tensor, line) if part.points > 1)

@@ -66,13 +66,13 @@ def _parser() -> Parser:
     parser.add_argument(
         "--solver",
         default="exact",
-        help="exact: the certified search, so far the only one",
+        help="exact (the default), or algorithm1: that of the paper, as a baseline",
     )
     parser.add_argument(
         "--time-limit", type=float, metavar="S", help="seconds for an operator (default 5)"
     )
     parser.add_argument(
-        "--gap", type=float, help="stop when no plan can be better by more (default 0.01)"
+        "--gap", type=float, help="stop when no plan can be better by more (default 0.005)"
     )
     parser.add_argument("--jobs", type=int, metavar="J", help="processes (default one per core)")
     parser.add_argument(

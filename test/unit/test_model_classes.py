@@ -8,7 +8,7 @@ from itertools import permutations
 import pytest
 
 from mopt_mlir.model.classes import permutation_classes, reuse_of
-from mopt_mlir.model.volume import Tiling, live_order, volume, whole
+from mopt_mlir.model.volume import Tiling, cut, live_order, volume, whole
 from mopt_mlir.problem import Dim, ElementType, LinearForm, Problem, Role, conv2d, dense
 
 
@@ -57,7 +57,7 @@ def test_no_order_moves_less_than_the_best_class(stride: int, dilation: int) -> 
     classes = [c.order for c in permutation_classes(problem)]
     for _ in range(2):
         tile = {dim.name: rng.randint(1, dim.extent) for dim in problem.dims}
-        level = Tiling(tile, {d: -(-problem.extent(d) // tile[d]) for d in problem.names})
+        level = Tiling(tile, {d: cut({problem.extent(d): 1}, tile[d]) for d in problem.names})
         best = min(moved(problem, level, order) for order in classes)
         assert best == min(moved(problem, level, order) for order in orders)
 
@@ -66,6 +66,6 @@ def moved(problem: Problem, level: Tiling, order: tuple[str, ...]) -> int:
     outer = whole(problem)
     reuse = reuse_of(problem, live_order(problem, order, level, outer))
     return sum(
-        passes * volume(problem, tensor, how, level, outer, problem.extents)
+        passes * volume(problem, tensor, how, level, outer)
         for tensor, how, passes in zip(problem.tensors, reuse, (1, 1, 2), strict=True)
     )

@@ -118,7 +118,7 @@ def test_packing_passes_the_caches_inside() -> None:
 
 def test_the_objective_is_the_slowest_resource_and_a_little_of_all() -> None:
     seconds = {"compute": 3.0, "packing": 2.0, "L1": 1.0, "L2": 4.0, "L3": 0.0, "DRAM": 0.0}
-    assert objective(seconds) == 5.0 + TIE_BREAK * 10.0
+    assert objective({**seconds, "parallel": 0.5}) == 0.5 + 5.0 + TIE_BREAK * 10.0
 
 
 def test_rates_of_shared_resources() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from mopt_mlir.model.classes import permutation_classes, reuse_of
 from mopt_mlir.model.footprint import axis_of, footprint
-from mopt_mlir.model.volume import Tiling, count_tiles, live_order, volume, whole
+from mopt_mlir.model.volume import Tiling, cut, live_order, volume, whole
 from mopt_mlir.problem import LinearForm, Problem, Tensor, conv2d
 
 
@@ -33,22 +33,22 @@ def test_an_axis_of_three_dims_is_refused() -> None:
         axis_of(problem, LinearForm.of(h=1, r=1, s=1))
 
 
-def test_tiles_are_counted_with_partial_ones() -> None:
-    assert count_tiles(10, [4]) == 3
-    assert count_tiles(10, [4, 3]) == 5  # 4 = 3 + 1, twice, and 2
-    assert count_tiles(10, []) == 1
-    assert count_tiles(0, [4]) == 0
+def test_tiles_are_cut_with_partial_ones() -> None:
+    tiles = cut({10: 1}, 4)
+    assert tiles == {4: 2, 2: 1}
+    assert cut(tiles, 3) == {3: 2, 1: 2, 2: 1}
+    assert cut({}, 4) == {}
 
 
 def one_level(problem: Problem, tile: dict[str, int]) -> Tiling:
-    return Tiling(tile, {d: -(-problem.extent(d) // tile[d]) for d in problem.names})
+    return Tiling(tile, {d: cut({problem.extent(d): 1}, tile[d]) for d in problem.names})
 
 
 def volumes(problem: Problem, tile: dict[str, int], order: tuple[str, ...]) -> dict[str, int]:
     level, outer = one_level(problem, tile), whole(problem)
     reuse = reuse_of(problem, live_order(problem, order, level, outer))
     return {
-        tensor.name: volume(problem, tensor, how, level, outer, problem.extents)
+        tensor.name: volume(problem, tensor, how, level, outer)
         for tensor, how in zip(problem.tensors, reuse, strict=True)
     }
 

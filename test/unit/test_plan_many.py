@@ -22,7 +22,7 @@ FIELDS = ["name", "k", "h", "w", "c", "r", "s"]
 SMALL = [
     ["first", 16, 6, 14, 8, 3, 3],
     ["second", 32, 7, 7, 16, 1, 1],
-    ["third", 8, 9, 9, 4, 5, 1],
+    ["third", 2, 1, 3, 1, 1, 1],
     ["again", 16, 6, 14, 8, 3, 3],
 ]
 MODULE = """
@@ -335,7 +335,7 @@ def test_a_worker_that_dies_is_an_error() -> None:
         ({"jobs": 0}, "jobs=0: at least one is needed"),
         ({"threads": 0}, "threads=0: at least one is needed"),
         ({"threads": 9}, "threads=9: machine 'znver5' has 8 cores; use fewer threads, or say mach"),
-        ({"solver": "x"}, "solver=x: not one of exact"),
+        ({"solver": "x"}, "solver=x: not one of exact, algorithm1"),
         ({"backend": "dask"}, "the backend dask needs the address of a scheduler"),
         ({"backend": "dask", "scheduler": "a:1", "jobs": 2}, "jobs are for the backend loky"),
         ({"scheduler": "a:1"}, "a scheduler is for the backend dask, not for loky"),

@@ -18,8 +18,9 @@ from mopt_mlir.model.cost import tile_bytes
 from mopt_mlir.plan import Plan
 from mopt_mlir.problem import ElementType, Problem, conv2d
 from mopt_mlir.solver import solve
-from mopt_mlir.solver.evaluate import Evaluator, Ints
+from mopt_mlir.solver.evaluate import Evaluator
 from mopt_mlir.solver.space import choices
+from mopt_mlir.solver.walk import Ints
 
 OPERATORS = {row[0]: row[1:] for row in json.loads(TABLE1.read_text())["operators"]}
 
@@ -32,7 +33,7 @@ def table1(name: str, **options: int) -> Problem:
 
 
 def proven(problem: Problem, machine: Machine, threads: int = 1, gap: float = 0.01) -> Plan:
-    plan = solve(problem, machine, threads, gap=gap, time_limit=60)
+    plan = solve(problem, machine, threads, gap=gap)
     plan.check(problem)
     assert plan.prediction is not None
     assert 0 < plan.prediction.lower_bound <= plan.prediction.cost

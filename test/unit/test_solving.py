@@ -211,8 +211,8 @@ def test_weights_that_are_constant_have_plans_of_their_own(tmp_path: Path) -> No
     ("options", "message"),
     [
         ("threads=0", "threads=0: at least one is needed"),
-        ("solver=simplex", "solver=simplex: not one of exact"),
-        ("gap=0", "gap=0.0: not a positive number, such as 0.01 for 1%"),
+        ("solver=simplex", "solver=simplex: not one of exact, algorithm1"),
+        ("gap=0", "gap=0.0: not a positive number, such as 0.005 for 0.5%"),
         ("gap=nan", "gap=nan: not a positive number"),
         ("gap=inf", "gap=inf: not a positive number"),
         ("time-limit=-1", "time-limit=-1.0: not a positive number of seconds"),

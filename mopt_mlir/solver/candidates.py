@@ -1,0 +1,149 @@
+"""Plans to choose from by measuring: near the best of the model, and far from each other.
+
+The paper's MOpt-5: the model ranks, a few measurements decide. Near the optimum plans are plenty
+and mostly alike, so the second is not the next best but the one that differs most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from mopt_mlir.machine.machine import Machine
+from mopt_mlir.model.cost import predict
+from mopt_mlir.plan import LEVELS, Plan
+from mopt_mlir.problem import Problem
+from mopt_mlir.solver.evaluate import Evaluator
+from mopt_mlir.solver.pipeline import Certified, certify, plan_of
+from mopt_mlir.solver.search import descend, moves
+from mopt_mlir.solver.space import Choice
+from mopt_mlir.solver.walk import Floats, Ints
+
+WITHIN = 0.05
+"""A candidate costs at most this much more than the best plan, relative."""
+
+CHOICES = 12
+"""Microkernels and splits that are searched, the most promising of different shapes first."""
+
+PER_CHOICE = 200
+"""Tilings kept of one choice, the cheapest first."""
+
+DECISION = 1.0
+"""Distance of two plans that differ in a loop order, the packing or the lanes: as much as a factor
+of e in one tile size."""
+
+
+@dataclass(frozen=True)
+class _Pool:
+    """Tilings of one choice that are within reach, with their costs."""
+
+    evaluate: Evaluator
+    tilings: Ints
+    cost: Floats
+
+
+def candidates(
+    problem: Problem,
+    machine: Machine,
+    threads: int = 1,
+    k: int = 5,
+    *,
+    constant_weights: bool = False,
+    gap: float = 0.005,
+    time_limit: float = 5.0,
+) -> tuple[Plan, ...]:
+    """At most `k` plans that cost no more than 5% above the best, which is the first.
+
+    Each further plan is the one farthest from those before it, in the logarithms of its tile sizes
+    and in its decisions; fewer than `k` if there are not so many. Every plan has its own cost and
+    the lower bound that is common to all. Arguments and errors as for `solve`, and ValueError for
+    `k` below 1. The result depends on the arguments only, unless the time limit is reached.
+    """
+    if k < 1:
+        raise ValueError(f"k is {k}; at least one candidate is needed")
+    found = certify(
+        problem, machine, threads, constant_weights=constant_weights, gap=gap, time_limit=time_limit
+    )
+    pools = [pool for pool in (_pool(found, choice) for choice in _varied(found)) if len(pool.cost)]
+    first = plan_of(found.evaluate, found.tiling, threads)
+    plans = [first, *(plan_of(*one, threads) for one in _spread(found, pools, k - 1))]
+    return tuple(
+        replace(
+            plan,
+            prediction=predict(
+                problem, machine, plan, constant_weights=constant_weights, lower_bound=found.bound
+            ),
+        )
+        for plan in plans
+    )
+
+
+def _varied(found: Certified) -> list[Choice]:
+    """Choices whose bound is within reach: the best one, then one of each shape in turn."""
+    mine = found.evaluate.choice
+    rest = [c for c in found.options if c.bound <= (1 + WITHIN) * found.cost and c is not mine]
+    shapes: dict[tuple[object, ...], list[Choice]] = {}
+    for choice in rest:
+        kernel = choice.kernel
+        shape = kernel.lanes, kernel.extent(kernel.lanes), tuple(choice.parallel.items())
+        shapes.setdefault(shape, []).append(choice)
+    turns = max(map(len, shapes.values()), default=0)
+    ordered = [row[turn] for turn in range(turns) for row in shapes.values() if turn < len(row)]
+    return [mine, *ordered[: CHOICES - 1]]
+
+
+def _pool(found: Certified, choice: Choice) -> _Pool:
+    """The tilings around the best one of a choice that cost little more than the best of all."""
+    evaluate = Evaluator(found.problem, found.machine, choice)
+    sizes = found.tiling * found.evaluate.unit
+    start = evaluate.nest(np.rint(sizes / evaluate.unit).astype(np.int64))
+    best = descend(evaluate, start)
+    tilings = (start if best is None else best.tiling)[None]
+    if best is not None:
+        tilings = np.unique(np.concatenate([tilings, moves(evaluate, best.tiling)]), axis=0)
+    costs = evaluate(tilings)
+    near = (costs.overflow <= 1) & (costs.cost <= (1 + WITHIN) * found.cost)
+    kept = np.flatnonzero(near)
+    kept = kept[np.argsort(costs.cost[kept], kind="stable")][:PER_CHOICE]
+    return _Pool(evaluate, tilings[kept], costs.cost[kept])
+
+
+def _points(evaluate: Evaluator, tilings: Ints) -> Floats:
+    """Coordinates of plans: logarithms of sizes, and for each decision one axis per alternative."""
+    costs = evaluate(tilings)
+    sizes = np.minimum(tilings * evaluate.unit, evaluate.extents)
+    choice, names = evaluate.choice, evaluate.problem.names
+    fixed = [np.log([choice.unit(dim) for dim in names]), np.log([choice.ways(d) for d in names])]
+    lanes = [DECISION * (dim == choice.kernel.lanes) for dim in names]
+    decided = [costs.classes[:, level] for level in range(len(LEVELS))]
+    places = ("none", "whole", *LEVELS)
+    packing = np.array([places.index(name) for name in evaluate.packings])[costs.packing]
+    axes = [
+        *(_one_hot(column, len(evaluate.classes)) for column in decided),
+        _one_hot(packing, len(places)),
+    ]
+    same = np.tile(np.concatenate([*fixed, lanes]), (len(tilings), 1))
+    return np.concatenate([np.log(sizes).reshape(len(tilings), -1), same, *axes], axis=1)
+
+
+def _one_hot(column: Ints, size: int) -> Floats:
+    return np.asarray(np.eye(size)[column] * DECISION / np.sqrt(2))
+
+
+def _spread(found: Certified, pools: Sequence[_Pool], number: int) -> list[tuple[Evaluator, Ints]]:
+    """Tilings of the pools, each the farthest from those before it and from the best plan; among
+    equally far ones the cheapest."""
+    points = np.concatenate([_points(pool.evaluate, pool.tilings) for pool in pools])
+    cost = np.concatenate([pool.cost for pool in pools])
+    origin = [(pool.evaluate, tiling) for pool in pools for tiling in pool.tilings]
+    apart = np.linalg.norm(points - _points(found.evaluate, found.tiling[None])[0], axis=1)
+    chosen = []
+    for _ in range(number):
+        ranked = np.lexsort((cost, -np.round(apart, 6)))
+        if not len(ranked) or apart[ranked[0]] < 1e-6:
+            break
+        chosen.append(origin[ranked[0]])
+        apart = np.minimum(apart, np.linalg.norm(points - points[ranked[0]], axis=1))
+    return chosen

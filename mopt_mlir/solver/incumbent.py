@@ -1,0 +1,74 @@
+"""The best plan so far, and the local searches that improve it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import inf
+
+import numpy as np
+
+from mopt_mlir.machine.machine import Machine
+from mopt_mlir.plan import LEVELS
+from mopt_mlir.problem import Problem
+from mopt_mlir.solver.evaluate import Evaluator, first_that_fits
+from mopt_mlir.solver.search import Found, descend, merit
+from mopt_mlir.solver.space import Choice
+from mopt_mlir.solver.walk import Floats, Ints
+
+DESCENTS = 4
+"""Local searches from one solution of SCIP: from the best of its roundings to each choice."""
+
+
+class Incumbent:
+    """The best plan so far, of one problem on one machine."""
+
+    def __init__(self, problem: Problem, machine: Machine) -> None:
+        self.problem, self.machine = problem, machine
+        self.found: Found | None = None
+        self.evaluator: Evaluator | None = None
+
+    @property
+    def cost(self) -> float:
+        return self.found.cost if self.found else inf
+
+    @property
+    def plan(self) -> tuple[Evaluator, Found]:
+        """The tiling of the best plan, and the evaluator of its choice."""
+        assert self.found is not None
+        assert self.evaluator is not None
+        return self.evaluator, self.found
+
+    def first(self, options: Sequence[Choice]) -> None:
+        """Find some plan: for the most promising choice of which any tiling fits."""
+        evaluate, tiling = first_that_fits(self.problem, self.machine, options)
+        self.from_tiles(evaluate, np.tile(evaluate.units, (len(LEVELS), 1)))
+        if self.found is None:
+            self.from_tiles(evaluate, tiling)
+
+    def from_tiles(self, evaluate: Evaluator, tiles: Ints) -> None:
+        """Descend from a tiling."""
+        found = descend(evaluate, evaluate.nest(tiles))
+        if found and (self.found is None or found.merit < self.found.merit):
+            self.found, self.evaluator = found, evaluate
+
+    def from_sizes(self, options: Sequence[Choice], sizes: Floats) -> None:
+        """Round `sizes` (elements, `[level, dim]`) to each choice, and descend from the best."""
+        starts: list[tuple[float, Evaluator, Ints]] = []
+        for choice in options:
+            evaluate = Evaluator(self.problem, self.machine, choice)
+            rounded = [r(sizes / evaluate.unit + 1e-6) for r in (np.rint, np.floor)]
+            tiles = evaluate.nest(np.array(rounded).astype(np.int64))
+            starts += zip(merit(evaluate(tiles)).tolist(), (evaluate,) * 2, tiles, strict=True)
+        for _, evaluate, tiling in sorted(starts, key=lambda start: start[0])[:DESCENTS]:
+            self.from_tiles(evaluate, tiling)
+
+    def each_family(self, options: Sequence[Choice]) -> None:
+        """Descend from the whole problem for the most promising choice of each vector shape: good
+        tiles of one are poor starts for another."""
+        families: dict[tuple[str, int], Choice] = {}
+        for choice in options:
+            kernel = choice.kernel
+            families.setdefault((kernel.lanes, kernel.extent(kernel.lanes)), choice)
+        for choice in families.values():
+            evaluate = Evaluator(self.problem, self.machine, choice)
+            self.from_tiles(evaluate, np.tile(evaluate.units, (len(LEVELS), 1)))

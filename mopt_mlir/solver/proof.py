@@ -1,0 +1,141 @@
+"""The proof that a plan is the best: lower bounds from SCIP, more and more exact.
+
+SCIP looks for solutions that cost less than the target, which is what the best plan so far costs
+divided by 1 + gap. Without any, the target is proven. A solution is either the start of a local
+search that finds a better plan, or an artefact of the relaxation, which is then made tighter for
+the choice that led to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf
+from time import perf_counter
+
+from mopt_mlir.solver.incumbent import Incumbent
+from mopt_mlir.solver.relaxation import Formulation
+from mopt_mlir.solver.space import Choice
+from mopt_mlir.solver.walk import Floats
+
+TABLES = (12, 40)
+"""Dims with at most so many useful sizes are exact in the SCIP model, in the first attempt and in
+those that follow, if all choices agree on the grid of register tiles."""
+
+EXACT = 10**6
+"""The same: all dims are exact."""
+
+NODES = 100
+"""Branch-and-bound nodes of the first attempt, which mostly ends with far fewer: if not, a better
+plan and more exact tables help more than its bound."""
+
+TEMPTATIONS = 6
+"""Choices that are taken out of the others one after the other; then they are all looked at one by
+one."""
+
+BOUND_GAP = 0.25
+"""The part of the allowed gap that SCIP may leave in its own model."""
+
+MARGIN = 1.0001
+"""SCIP looks for plans a little above the target, to be past its own tolerances."""
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """A lower bound in seconds for all plans of some choices, and solutions of the relaxation: the
+    choice, and tile sizes in elements (`[level, dim]`)."""
+
+    bound: float
+    starts: tuple[tuple[Choice, Floats], ...] = ()
+
+
+@dataclass(frozen=True)
+class Proof:
+    """Bounds the cost of plans, and improves the incumbent with what SCIP finds on the way.
+
+    Choices whose own bound reaches the target need no further proof.
+    """
+
+    incumbent: Incumbent
+    gap: float
+    deadline: float
+
+    @property
+    def target(self) -> float:
+        return self.incumbent.cost / (1 + self.gap)
+
+    def bound(self, options: Sequence[Choice]) -> float:
+        """A lower bound in seconds on the cost of every plan of `options`."""
+        cost, pending = self.incumbent.cost, self._alive(options)
+        found = self._together(pending, TABLES[0], NODES)
+        if found.bound < self.target and perf_counter() < self.deadline:
+            for _, sizes in found.starts[:1]:
+                self.incumbent.from_sizes(pending, sizes)
+            self.incumbent.each_family(pending)
+            if self.incumbent.cost < cost or not found.starts or len(_by_grid(pending)) == 1:
+                found = self._together(pending, TABLES[1])
+        refined = min(self._refined(pending, found), self.target)  # the target for all the others
+        return min(max(refined, _own_bound(options)), self.incumbent.cost)
+
+    def _refined(self, pending: Sequence[Choice], found: Attempt) -> float:
+        """The same where `found` was not enough: the choice that tempts SCIP most is looked at
+        apart, with all others on its grid, until the rest tempts no more."""
+        lower = inf
+        for _ in range(TEMPTATIONS):
+            if not self._is_open(found):
+                return min(lower, max(found.bound, _own_bound(pending)))
+            tempting = _grid(found.starts[0][0])
+            lower = min(lower, self._exactly(_by_grid(pending)[tempting]))
+            pending = [choice for choice in self._alive(pending) if _grid(choice) != tempting]
+            found = self._together(pending, TABLES[1])
+        if self._is_open(found):
+            return min(lower, *map(self._exactly, _by_grid(pending).values()))
+        return min(lower, found.bound)
+
+    def _is_open(self, found: Attempt) -> bool:
+        """Whether there is something left to prove, and something to begin with."""
+        late = perf_counter() >= self.deadline
+        return found.bound < self.target and bool(found.starts) and not late
+
+    def _exactly(self, grid: Sequence[Choice]) -> float:
+        """A bound for choices on one grid, with every tile size exact."""
+        found = self._together(grid, EXACT)
+        if found.bound >= self.target or len(grid) == 1:
+            return found.bound
+        return max(found.bound, min(self._together([choice], EXACT).bound for choice in grid))
+
+    def _together(self, options: Sequence[Choice], table: int, nodes: int = -1) -> Attempt:
+        """What SCIP finds below the target (within `nodes` nodes if that is not negative); local
+        searches start from its solutions."""
+        target, alive = self.target, self._alive(options)
+        left = self.deadline - perf_counter()
+        if not alive or left <= 0:
+            return Attempt(min(target, _own_bound(options)))
+        inc = self.incumbent
+        model = Formulation(inc.problem, inc.machine, alive, inc.cost, table=table)
+        outcome = model.solve(
+            below=target * MARGIN, time_limit=left, gap=BOUND_GAP * self.gap, nodes=nodes
+        )
+        starts = tuple((alive[picked], sizes) for picked, sizes in outcome.starts)
+        for choice, sizes in starts:
+            inc.from_sizes([choice], sizes)
+        return Attempt(min(target, max(outcome.bound, _own_bound(alive))), starts)
+
+    def _alive(self, options: Sequence[Choice]) -> list[Choice]:
+        return [choice for choice in options if choice.bound < self.target]
+
+
+def _own_bound(options: Sequence[Choice]) -> float:
+    return min((choice.bound for choice in options), default=inf)
+
+
+def _grid(choice: Choice) -> tuple[int, ...]:
+    """What choices share whose tile sizes can be tabulated together."""
+    return tuple(n for dim in choice.units for n in (choice.step(dim), choice.ways(dim)))
+
+
+def _by_grid(options: Sequence[Choice]) -> dict[tuple[int, ...], list[Choice]]:
+    grids: dict[tuple[int, ...], list[Choice]] = {}
+    for choice in options:
+        grids.setdefault(_grid(choice), []).append(choice)
+    return grids

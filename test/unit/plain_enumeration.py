@@ -1,0 +1,421 @@
+"""The least cost of any plan of a tiny problem, by looking at all of them.
+
+Shares no formula with the model or the solver: tiles are cut as ranges, what they touch is counted
+address by address, and every order of the loops is tried. Only the choice of microkernels and the
+cycles of a single register tile are taken from the model, and its constants.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache, reduce
+from itertools import permutations, product
+from math import ceil, inf, prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mopt_mlir.machine import Machine
+from mopt_mlir.model.cost import PACK_CYCLES, PARALLEL_START, TIE_BREAK
+from mopt_mlir.model.microkernel import menu, tile_kinds
+from mopt_mlir.plan import Microkernel
+from mopt_mlir.problem import Problem, Tensor
+
+Array = NDArray[Any]
+Lengths = tuple[tuple[int, int], ...]
+"""(length of a tile, how many there are)"""
+
+Reuse = tuple[frozenset[str], str | None]
+"""The loops inside the innermost one that moves a tensor, and that one if it slides."""
+
+LEVELS = ("L3", "L2", "L1")
+INPUT, WEIGHTS, OUTPUT = range(3)
+
+
+def cut(ranges: Iterable[range], size: int) -> list[range]:
+    return [r[start : start + size] for r in ranges for start in range(0, len(r), size)]
+
+
+def lengths(ranges: Iterable[range]) -> Lengths:
+    return tuple(sorted(Counter(map(len, ranges)).items()))
+
+
+@dataclass(frozen=True)
+class Cut:
+    """How one dim is cut: sizes of tiles per level, what they are cut from, and the lengths of
+    these and of the tiles, of all cores (L3) or of the first one."""
+
+    sizes: tuple[int, int, int]
+    outer_sizes: tuple[int, int, int]
+    outer: tuple[Lengths, Lengths, Lengths]
+    inner: tuple[Lengths, Lengths, Lengths]
+    register_tiles: Lengths
+
+
+@cache
+def cuts(extent: int, unit: int, ways: int) -> tuple[Cut, ...]:
+    """Every way to cut a dim into tiles that are multiples of `unit` or all of it."""
+    found = []
+    allowed = [size for size in range(1, extent + 1) if size % unit == 0 or size == extent]
+    for l3 in allowed:
+        share = l3 if ways == 1 else ceil(l3 / (ways * unit)) * unit
+        tiles = cut([range(extent)], l3)
+        mine = [tile[:share] for tile in tiles]
+        for l2 in (size for size in allowed if size <= share):
+            for l1 in (size for size in allowed if size <= l2):
+                second = cut(mine, l2)
+                first = cut(second, l1)
+                found.append(
+                    Cut(
+                        (l3, l2, l1),
+                        (extent, min(share, l3), l2),
+                        (((extent, 1),), lengths(mine), lengths(second)),
+                        (lengths(tiles), lengths(second), lengths(first)),
+                        lengths(cut(mine, unit)),
+                    )
+                )
+    return tuple(found)
+
+
+@cache
+def distinct(terms: tuple[tuple[int, int], ...]) -> int:
+    """Distinct values of `sum(coefficient * i)` over `i` below the length, for each term."""
+    values = {0}
+    for coefficient, length in terms:
+        values = {v + coefficient * i for v in values for i in range(length)}
+    return len(values)
+
+
+@cache
+def in_lines(terms: tuple[tuple[int, int], ...], line: int) -> int:
+    """Elements of the lines of a tile that starts with one; each value owns the addresses up to
+    where the next could be."""
+    owned = max(coefficient for coefficient, _ in terms)
+    values = {0}
+    for coefficient, length in terms:
+        values = {v + coefficient * i for v in values for i in range(length)}
+    return line * len({(v + i) // line for v in values for i in range(owned)})
+
+
+@cache
+def span(terms: tuple[tuple[int, int], ...]) -> int:
+    return 1 + sum(coefficient * (length - 1) for coefficient, length in terms)
+
+
+def undercuts(a: tuple[int, ...], b: tuple[int, ...]) -> bool:
+    return a != b and all(x <= y for x, y in zip(a, b, strict=True))
+
+
+class Enumeration:
+    """All plans of `problem`; `best` is the least cost in seconds."""
+
+    def __init__(self, problem: Problem, machine: Machine, threads: int, constant: bool) -> None:
+        self.problem, self.machine, self.threads = problem, machine, threads
+        self.constant = constant
+        self.moving = [dim for dim in problem.names if problem.extent(dim) > 1]
+        self.line = machine.caches[0].line // problem.input.element.size
+
+    def best(self) -> float:
+        return min(
+            One(self, kernel, ways).best()
+            for kernel in menu(self.problem, self.machine)
+            for ways in self.splits(kernel)
+        )
+
+    def splits(self, kernel: Microkernel) -> list[dict[str, int]]:
+        """One core alone, and all splits whose largest share no other one undercuts; of those with
+        the same shares the one with the fewest cores."""
+        dims = self.problem.parallel_dims
+        tiles = [ceil(self.problem.extent(dim) / kernel.extent(dim)) for dim in dims]
+        every = product(*(range(1, min(n, self.threads) + 1) for n in tiles))
+        allowed = [ways for ways in every if prod(ways) <= self.threads]
+        shares = {tuple(ceil(n / w) for n, w in zip(tiles, ways, strict=True)) for ways in allowed}
+        least = [share for share in shares if not any(undercuts(o, share) for o in shares)]
+        fewest = [tuple(ceil(n / s) for n, s in zip(tiles, share, strict=True)) for share in least]
+        return [dict(zip(dims, ways, strict=True)) for ways in {*fewest, (1,) * len(dims)}]
+
+    def terms(self, tensor: Tensor, axis: int) -> list[tuple[str, int]]:
+        """The moving dims of an axis and their coefficients."""
+        return [(d, c) for d, c in tensor.axes[axis].terms if self.problem.extent(d) > 1]
+
+    def contiguous(self, tensor: Tensor) -> int | None:
+        """The axis along which elements lie closest."""
+        closest = [
+            (min(c for _, c in terms) * stride, axis)
+            for axis, stride in enumerate(tensor.strides)
+            if stride is not None and (terms := self.terms(tensor, axis))
+        ]
+        return min(closest)[1] if closest else None
+
+
+class One:
+    """All tilings for one microkernel and split at once: arrays have one axis per moving dim, over
+    its `cuts`."""
+
+    def __init__(self, whole: Enumeration, kernel: Microkernel, ways: Mapping[str, int]) -> None:
+        self.whole, self.problem, self.machine = whole, whole.problem, whole.machine
+        self.kernel, self.cores = kernel, prod(ways.values())
+        self.ways = ways
+        self.cuts = {
+            dim: cuts(self.problem.extent(dim), kernel.extent(dim), ways.get(dim, 1))
+            for dim in self.problem.names
+        }
+        weights = self.problem.weights
+        over_weights = kernel.lanes not in self.problem.input.dims
+        strided = over_weights and not weights.runs_along(kernel.lanes)
+        self.packs = strided and not whole.constant
+        self.panels = strided or (whole.constant and over_weights)
+
+    def best(self) -> float:
+        fits = reduce(np.logical_and, [self.fits(level) for level in range(3)])
+        least = inf
+        options = [self.options(level) for level in range(3)]
+        for place in ("whole", *LEVELS) if self.packs else ("none",):
+            for chosen in self.coupled(options, place):
+                cost = np.where(fits, self.total(chosen, place), inf)
+                least = min(least, float(cost.min()))
+        return least
+
+    def spread(self, dims: Iterable[str], values: Mapping[tuple[Any, ...], Any] | Array) -> Array:
+        """An array over the cuts of `dims` (in the order of the moving dims), for broadcasting."""
+        shape = [len(self.cuts[d]) if d in dims else 1 for d in self.whole.moving]
+        return np.asarray(values, dtype=float).reshape(shape)
+
+    def by_cut(self, dim: str, of: Any) -> Array:
+        return self.spread([dim], np.array([of(cut_) for cut_ in self.cuts[dim]]))
+
+    # ---- capacity ----------------------------------------------------------------------------
+
+    def fits(self, level: int) -> Array:
+        def one_tile(c: Cut) -> Lengths:
+            return ((c.sizes[level], 1),)
+
+        used: Any = 0.0
+        for index, tensor in enumerate(self.problem.tensors):
+            size: Any = tensor.element.size
+            for axis in range(len(tensor.axes)):
+                size = size * self.over_axis(index, axis, one_tile, one_tile)
+            used = used + size
+        cache_ = self.machine.cache(LEVELS[level])
+        return np.asarray(used <= self.machine.capacity_factor * cache_.size)
+
+    def over_axis(self, index: int, axis: int, first: Any, second: Any) -> Any:
+        """Elements along an axis, summed over its tiles: `first` and `second` give their lengths
+        for a cut of each of its dims."""
+        terms = self.whole.terms(self.problem.tensors[index], axis)
+        if not terms:
+            return 1.0
+        ordered = sorted(terms, key=lambda term: self.whole.moving.index(term[0]))
+        values = []
+        for pair in product(*(self.cuts[dim] for dim, _ in ordered)):
+            by_dim = {dim: c for (dim, _), c in zip(ordered, pair, strict=True)}
+            tiles = [of(by_dim[dim]) for of, (dim, _) in zip((first, second), terms, strict=False)]
+            values.append(
+                sum(
+                    prod(count for _, count in some)
+                    * self.touched(index, axis, tuple(length for length, _ in some))
+                    for some in product(*tiles)
+                )
+            )
+        return self.spread([dim for dim, _ in terms], np.array(values))
+
+    def touched(self, index: int, axis: int, lengths_: tuple[int, ...]) -> int:
+        """Elements along an axis of one tile: distinct ones, or those of its lines."""
+        tensor = self.problem.tensors[index]
+        terms, stride = self.whole.terms(tensor, axis), tensor.strides[axis]
+        packed = index == WEIGHTS and self.panels
+        if stride is None or packed or axis != self.whole.contiguous(tensor):
+            return distinct(tuple((c, n) for (_, c), n in zip(terms, lengths_, strict=True)))
+        steps = tuple((c * stride, n) for (_, c), n in zip(terms, lengths_, strict=True))
+        found = in_lines(steps, self.whole.line)
+        if all(n == self.problem.extent(dim) for (dim, _), n in zip(terms, lengths_, strict=True)):
+            found = min(found, span(steps))  # it runs on into the next row
+        return found
+
+    # ---- volumes, for every order of the loops ------------------------------------------------
+
+    def options(self, level: int) -> dict[tuple[Reuse, Reuse, Reuse], tuple[Array, Array, Array]]:
+        """Elements of input, weights and output (as often as it passes) that enter the tiles of a
+        level, for every reuse that some order of the loops that iterate gives; infinite for tilings
+        in which none does."""
+        iterates = {
+            dim: self.by_cut(dim, lambda c: c.sizes[level] < c.outer_sizes[level]) > 0
+            for dim in self.whole.moving
+        }
+        passes = 2.0 if level else self.passes("write")
+        found: dict[tuple[Reuse, Reuse, Reuse], Array] = {}
+        for number in range(len(self.whole.moving) + 1):
+            for order in permutations(self.whole.moving, number):
+                masks = (iterates[d] if d in order else ~iterates[d] for d in self.whole.moving)
+                live = reduce(np.logical_and, masks)
+                if not live.any():
+                    continue
+                key = self.reuse(order)
+                found[key] = found.get(key, np.zeros(1, bool)) | live
+        return {
+            key: (
+                np.where(live, self.moved(level, INPUT, key[INPUT]), inf),
+                np.where(live, self.moved(level, WEIGHTS, key[WEIGHTS]), inf),
+                np.where(live, passes * self.moved(level, OUTPUT, key[OUTPUT]), inf),
+            )
+            for key, live in found.items()
+        }
+
+    def reuse(self, order: tuple[str, ...]) -> tuple[Reuse, Reuse, Reuse]:
+        found: list[Reuse] = []
+        for tensor in self.problem.tensors:
+            present = [dim for dim in order if dim in tensor.dims]
+            innermost = present[-1] if present else None
+            inside = order[order.index(innermost) + 1 :] if innermost else order
+            axes = (dict(self.whole.terms(tensor, axis)) for axis in range(len(tensor.axes)))
+            slides = any(len(axis) > 1 and innermost in axis for axis in axes)
+            found.append((frozenset(inside), innermost if slides else None))
+        return found[0], found[1], found[2]
+
+    def moved(self, level: int, index: int, reuse: Reuse) -> Array:
+        inside, overlap = reuse
+        tensor = self.problem.tensors[index]
+
+        def number(dim: str) -> Any:
+            return lambda c: sum(n for _, n in (c.outer if dim in inside else c.inner)[level])
+
+        def tiles(dim: str) -> Any:
+            return lambda c: (c.outer if dim == overlap else c.inner)[level]
+
+        total: Any = 1.0
+        for dim in self.whole.moving:
+            if dim not in tensor.dims:
+                total = total * self.by_cut(dim, number(dim))
+        for axis in range(len(tensor.axes)):
+            of = [tiles(dim) for dim, _ in self.whole.terms(tensor, axis)]
+            total = total * self.over_axis(index, axis, *[*of, None, None][:2])
+        return np.asarray(total)
+
+    # ---- cost --------------------------------------------------------------------------------
+
+    def coupled(self, options: list[Any], place: str) -> Iterator[list[Any]]:
+        """What to choose per level. More traffic never helps, so that a level of its own takes the
+        least; where the weights are packed and where accumulators stay in registers the choice
+        matters for more than its traffic."""
+        names = []
+        for level, of_level in enumerate(options):
+            if LEVELS[level] == place or level == 2:
+                names.append(list(of_level))
+            else:
+                names.append([None])
+        least = [reduce(np.minimum, [sum(amounts) for amounts in o.values()]) for o in options]
+        for keys in product(*names):
+            yield [
+                (least[level], None, frozenset())
+                if key is None
+                else (sum(options[level][key]), options[level][key][WEIGHTS], key[OUTPUT][0])
+                for level, key in enumerate(keys)
+            ]
+
+    def total(self, chosen: list[Any], place: str) -> Array:
+        streams = chosen[2][2] if place != "L1" else frozenset()
+        visits = self.visits(streams)
+        cycles, each, read, weights, output, again = self.registers()
+        core = cycles + each * visits
+        amounts = {
+            "L1": read + weights + output + again * visits,
+            **{name: chosen[level][0] for level, name in enumerate(("DRAM", "L3", "L2"))},
+        }
+        if self.may_stream():
+            once = np.asarray(self.moved(0, OUTPUT, (frozenset(), None)))
+            saved = self.passes("write") - self.passes("stream")
+            amounts["DRAM"] = amounts["DRAM"] - np.where(visits == 1, saved * once, 0.0)
+        passed = {"whole": ("L1", "L2", "L3", "DRAM"), "L3": ("L1", "L2", "L3")}
+        passed |= {"L2": ("L1", "L2"), "L1": ("L1",), "none": ()}
+        if place != "none":
+            packed: Any = float(prod(self.problem.extent(d) for d in self.problem.weights.dims))
+            if place != "whole":
+                packed = chosen[LEVELS.index(place)][1]
+            mine = packed / self.cores if place in ("whole", "L3") else packed
+            core = core + PACK_CYCLES * mine
+            for name in passed[place]:
+                amounts[name] = amounts[name] + 2 * (packed if name == "DRAM" else mine)
+        return self.objective(core, amounts)
+
+    def visits(self, streams: frozenset[str]) -> Array:
+        def is_register_tile(dim: str) -> Any:
+            return lambda c: c.sizes[2] <= self.kernel.extent(dim)
+
+        def number(which: str) -> Any:
+            return lambda c: sum(n for _, n in getattr(c, which)[2])
+
+        single: Any = True
+        for dim in self.problem.parallel_dims:
+            if dim in self.whole.moving:
+                single = single & (self.by_cut(dim, is_register_tile(dim)) > 0)
+        total: Any = 1.0
+        for dim in self.problem.reduction_dims:
+            if dim in self.whole.moving:
+                inner, outer = (self.by_cut(dim, number(which)) for which in ("inner", "outer"))
+                total = total * (np.where(single, outer, inner) if dim in streams else inner)
+        return np.asarray(total)
+
+    def registers(self) -> list[Array]:
+        """The fields of `RegisterWork`, summed over the register tiles of the first core."""
+        kinds = {
+            kind.partial: kind.work
+            for kind in tile_kinds(self.problem, self.machine, self.kernel, panels=self.panels)
+        }
+        dims = [dim for dim in self.problem.parallel_dims if dim in self.whole.moving]
+
+        def number(dim: str, short: bool) -> Any:
+            unit = min(self.kernel.extent(dim), self.problem.extent(dim))
+            return lambda c: sum(n for size, n in c.register_tiles if (size < unit) == short)
+
+        totals: list[Any] = [0.0] * 6
+        for shorts in product((False, True), repeat=len(dims)):
+            names = frozenset(dim for dim, short in zip(dims, shorts, strict=True) if short)
+            if names in kinds:
+                some: Any = 1.0
+                for dim, short in zip(dims, shorts, strict=True):
+                    some = some * self.by_cut(dim, number(dim, short))
+                totals = [t + some * w for t, w in zip(totals, kinds[names], strict=True)]
+        return totals
+
+    def passes(self, how: str) -> float:
+        """How many times as long as a read from memory a write there takes."""
+        one = getattr(self.machine, f"dram_{how}_bandwidth")
+        if one is None:
+            return 2.0 if how == "write" else 1.0
+        most = getattr(self.machine, f"dram_{how}_bandwidth_all")
+        read = min(self.machine.dram_bandwidth * self.cores, self.machine.dram_bandwidth_all)
+        return float(read / min(one * self.cores, most))
+
+    def may_stream(self) -> bool:
+        """Whether the output exceeds the last cache, is written in whole aligned vectors, and that
+        is faster past the caches."""
+        if self.passes("stream") >= self.passes("write"):
+            return False
+        output, vector = self.problem.output, self.kernel.vector
+        size = output.element.size * prod(self.problem.extent(d) for d in output.dims)
+        if size <= self.machine.capacity_factor * self.machine.cache("L3").size:
+            return False
+        along = self.kernel.lanes in output.axes[-1].dims and output.strides[-1] == 1
+        return along and not any((step or 1) % vector for step in output.strides[:-1])
+
+    def objective(self, core: Any, amounts: Mapping[str, Any]) -> Array:
+        machine, cores = self.machine, self.cores
+        rates = {
+            cache_.name: min(cache_.bandwidth, cache_.bandwidth_all / cores)
+            for cache_ in machine.caches
+        }
+        rates["DRAM"] = min(machine.dram_bandwidth * cores, machine.dram_bandwidth_all)
+        size = self.problem.input.element.size
+        times = [core / (machine.frequency * 1e9)]
+        times += [size * amount / (rates[name] * 1e9) for name, amount in amounts.items()]
+        tiles: Any = 1.0
+        for dim in self.whole.moving:
+            tiles = tiles * self.by_cut(dim, lambda c: sum(n for _, n in c.inner[0]))
+        start = PARALLEL_START * tiles if cores > 1 else 0.0
+        slowest = times[0]
+        for time in times[1:]:
+            slowest = np.maximum(slowest, time)
+        return np.asarray(start + slowest + TIE_BREAK * sum(times))
