@@ -17,7 +17,7 @@ from mopt_mlir.codegen.accumulators import AccumulatorTile
 from mopt_mlir.codegen.builder import Builder
 from mopt_mlir.codegen.index import Index
 from mopt_mlir.codegen.operands import Operands, Panels, Position, element, next_rows
-from mopt_mlir.codegen.prefetch import emit_input_prefetch, emit_weights_prefetch
+from mopt_mlir.codegen.prefetch import PanelPrefetch, emit_input_prefetch, emit_weights_prefetch
 from mopt_mlir.codegen.ranges import Range
 from mopt_mlir.plan import Microkernel
 from mopt_mlir.problem import Problem, Tensor
@@ -91,8 +91,9 @@ def emit_microkernel(
     initial = output.initial({dim: ranges[dim].start for dim in problem.reduction_dims})
     panel = None if panels is None else panels.panel_of(builder, ranges)
     rows = None if panels is None else next_rows(builder, panels, start)
+    ahead = PanelPrefetch.of(builder, panels, panel, ranges)
     reduction = _Reduction(
-        builder, problem, kernel, operands, panels, panel, rows, ranges, sizes, tile
+        builder, problem, kernel, operands, panels, panel, rows, ahead, ranges, sizes, tile
     )
     output.write(reduction.emit(kernel.reduction, start, initial))
 
@@ -108,6 +109,7 @@ class _Reduction:
     panels: Panels | None
     panel: Index | None
     next_rows: Index | None
+    ahead: PanelPrefetch | None
     ranges: Mapping[str, Range]
     sizes: Mapping[str, int]
     tile: RegisterTile
@@ -136,6 +138,8 @@ class _Reduction:
                 )
             if dim == self.kernel.reduction[0] and self.next_rows is not None:
                 self._prefetch_weights(inner)
+            if dim == self.kernel.reduction[0] and self.ahead is not None:
+                self.ahead.emit(self.builder, index - range_.start)
             carry(self.emit(dims[1:], inner, inside))
         return results
 

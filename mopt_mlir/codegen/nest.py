@@ -17,7 +17,7 @@ from typing import Any
 from mopt_mlir.codegen.builder import Builder
 from mopt_mlir.codegen.index import Index
 from mopt_mlir.codegen.microkernel import emit_microkernel
-from mopt_mlir.codegen.operands import NextBlock, Operands, Panels
+from mopt_mlir.codegen.operands import NextBlock, NextPanels, Operands, Panels
 from mopt_mlir.codegen.packing import SCRATCH_ALIGNMENT, emit_packing, panel_shape
 from mopt_mlir.codegen.ranges import Range
 from mopt_mlir.plan import Level, Plan
@@ -36,11 +36,13 @@ SCRATCH = "mopt.scratch"
 @dataclass(frozen=True)
 class Place:
     """Where in the nest the next operation goes: what the open loops cover of each dim, the packed
-    weights if they are filled, and the memory that they will be packed into if it is allocated."""
+    weights if they are filled, and the memory that they will be packed into if it is allocated.
+    `stepped` is the innermost loop that moves in the packed weights, as its dim and step."""
 
     ranges: Ranges
     panels: Panels | None = None
     scratch: Any = None
+    stepped: tuple[str, int] | None = None
 
     def at(self, dim: str, range_: Range) -> Place:
         return replace(self, ranges={**self.ranges, dim: range_})
@@ -149,7 +151,7 @@ class Nest:
         }
         panels = self._pack(place.scratch, block, self._ways if depth == 0 else 1)
         upcoming = self._next_block(block[self._channel], place.ranges)
-        return replace(place, panels=replace(panels, upcoming=upcoming))
+        return replace(place, panels=replace(panels, upcoming=upcoming), stepped=None)
 
     def _next_block(self, channels: Range, ranges: Ranges) -> NextBlock | None:
         """What is packed after the block of output `channels`, if it is other channels and worth
@@ -157,18 +159,37 @@ class Nest:
         depths = [ranges[dim].depth for dim in self.problem.weights.dims]
         if not channels.depth or channels.depth < max(depths):
             return None
-        kernel = self.plan.microkernel
-        tiles = {
-            dim: -(-ranges[dim].size // kernel.extent(dim))
-            for dim in self.problem.parallel_dims
-            if dim in self.problem.input.dims
-        }
+        tiles = self._uses(ranges)
         if not 1 < prod(tiles.values()) <= MOST_TILES_TO_PREFETCH:
             return None
         dim = max(tiles, key=lambda dim: tiles[dim])
-        start, unit = ranges[dim].start, kernel.extent(dim)
+        start, unit = ranges[dim].start, self.plan.microkernel.extent(dim)
         first = channels.start + channels.size
         return NextBlock(first, channels.size, dim, start, unit, tiles[dim])
+
+    def _uses(self, ranges: Ranges) -> dict[str, int]:
+        """The register tiles along each dim that read the same weights, in `ranges`."""
+        return {
+            dim: -(-ranges[dim].size // self.plan.microkernel.extent(dim))
+            for dim in self.problem.parallel_dims
+            if dim in self.problem.input.dims
+        }
+
+    def _inside(self, place: Place, dim: str, tile: Range) -> Place:
+        """`place` in a loop over `dim`, at `tile`. The innermost loop in the panels around one that
+        reads them again tells which are read next."""
+        inner = place.at(dim, tile)
+        if place.panels is None:
+            return inner
+        if dim in self.problem.weights.dims:
+            return replace(inner, stepped=(dim, tile.size))
+        if place.stepped is None:
+            return inner
+        tiles = self._uses(place.ranges)
+        along = max(tiles, key=lambda dim: tiles[dim])
+        unit = self.plan.microkernel.extent(along)
+        following = NextPanels(*place.stepped, along, unit, tiles[along])
+        return replace(inner, panels=replace(place.panels, following=following), stepped=None)
 
     # ---- bands of loops ----------------------------------------------------------------------
 
@@ -187,7 +208,7 @@ class Nest:
         name = f"{dim}_{level.name}"
         with self.builder.loop(name, range_.start, range_.ends, size) as (index, *_):
             tile = range_.tile(index, size, place.deeper)
-            self._level_loops(depth, rest, place.at(dim, tile))
+            self._level_loops(depth, rest, self._inside(place, dim, tile))
 
     def _next_level(self, depth: int, place: Place) -> None:
         """Level number `depth`, or the register tiles if there is no such level."""
@@ -259,7 +280,7 @@ class Nest:
             return
         with self.builder.loop(dim, range_.start, range_.ends, unit) as (index, *_):
             tile = range_.tile(index, unit, place.deeper)
-            self._register_tiles(dims[1:], place.at(dim, tile))
+            self._register_tiles(dims[1:], self._inside(place, dim, tile))
 
     def _edges(self, dims: Sequence[str], place: Place, sizes: Mapping[str, int]) -> None:
         """Whole register tiles, and specialised ones where the last of a dim is cut short."""

@@ -67,11 +67,27 @@ class NextBlock:
 
 
 @dataclass(frozen=True)
+class NextPanels:
+    """The packed weights that are read after the current ones: `step` further along `dim`.
+
+    Until then register tiles step along `along` in steps of `unit`, `tiles` times: each of them can
+    prefetch a part.
+    """
+
+    dim: str
+    step: int
+    along: str
+    unit: int
+    tiles: int
+
+
+@dataclass(frozen=True)
 class Panels:
     """Packed weights: `memref[panel, *reduction, lane]`, `width` output channels in a panel.
 
     The block starts at `starts[dim]` of the weights; the reduction axes are in the order
-    `reduction`. `upcoming` is the block that these panels will hold next, if that is known.
+    `reduction`. `upcoming` is the block that these panels will hold next, if that is known, and
+    `following` the panels among these that are read next.
     """
 
     memref: Any
@@ -80,6 +96,7 @@ class Panels:
     reduction: tuple[str, ...]
     starts: Mapping[str, Index]
     upcoming: NextBlock | None = None
+    following: NextPanels | None = None
 
     def panel_of(self, builder: Builder, ranges: Mapping[str, Range]) -> Index:
         """Which panel holds the register tile that begins at the start of `ranges`."""

@@ -1,4 +1,4 @@
-"""Prefetching the input of a register tile, and weights that are packed next.
+"""Prefetching the input of a register tile, and weights that are packed or read next.
 
 Each step of the outermost reduction dim (an input channel, as a rule) reads a short run of pixels
 from another page, which hardware prefetchers do not foresee: without help every step waits for
@@ -9,13 +9,15 @@ the same register tile, or, where the whole reduction is short, the same step of
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from itertools import product
 from math import prod
 from typing import Any
 
 from mopt_mlir.codegen.builder import Builder
 from mopt_mlir.codegen.index import Index
-from mopt_mlir.codegen.operands import NextBlock, element
+from mopt_mlir.codegen.operands import NextBlock, NextPanels, Panels, element
+from mopt_mlir.codegen.ranges import Range
 from mopt_mlir.plan import Microkernel
 from mopt_mlir.problem import Problem, Tensor
 
@@ -34,6 +36,9 @@ MOST_STEP_BYTES = 256
 
 L1_LOCALITY, L2_LOCALITY = 3, 2
 """Hints of `affine.prefetch` that x86 turns into prefetcht0 and prefetcht1."""
+
+PANELS_IN_L2 = 256 << 10
+"""Bytes of packed weights that are left to the L2 cache, where they stay between their uses."""
 
 SHORT_RUN_BYTES = 512
 """A reduction dim that moves by less than this is left to the hardware's prefetchers."""
@@ -102,6 +107,63 @@ def emit_weights_prefetch(
         for start in range(0, max(size, 1), LINE_BYTES):
             shift = start // tensor.element.size
             builder.prefetch(weights, [*where[:-1], where[-1] + shift], locality=L2_LOCALITY)
+
+
+@dataclass(frozen=True)
+class PanelPrefetch:
+    """The part of the panels that are read next which one register tile asks for, into L2.
+
+    The part is a run of memory; at each step of the outermost reduction dim its next `each` lines
+    are asked for, `start` being the first of all. So memory delivers while the current panels are
+    used, instead of all at once when they change.
+    """
+
+    memref: Any
+    start: list[Index]
+    each: int
+
+    @staticmethod
+    def of(
+        builder: Builder,
+        panels: Panels | None,
+        panel: Index | None,
+        ranges: Mapping[str, Range],
+    ) -> PanelPrefetch | None:
+        """That of the register tile at the start of `ranges`, which reads `panel`, if it is worth
+        while."""
+        if panels is None or panel is None or panels.following is None:
+            return None
+        shape, size = panels.memref.type.shape, _element_size(panels.memref)
+        if prod(shape) * size <= PANELS_IN_L2:
+            return None
+        following, outermost = panels.following, ranges[panels.reduction[0]]
+        lines = -(-prod(shape[2:]) * size // LINE_BYTES)
+        each = -(-lines // following.tiles)
+        parts = -(-lines // each)
+        part = Index()
+        if parts > 1:
+            tile = ranges[following.along].start
+            part = builder.apply("part", tile, following.unit, parts)
+        at = {dim: ranges[dim].start - panels.starts[dim] for dim in panels.reduction}
+        if following.dim == panels.channel:
+            panel = panel + following.step // panels.width
+        else:
+            at[following.dim] = at[following.dim] + following.step
+        lane = part * (outermost.size * each * LINE_BYTES // size)
+        return PanelPrefetch(panels.memref, [panel, *at.values(), lane], each)
+
+    def emit(self, builder: Builder, step: Index) -> None:
+        """Ask for the lines of step number `step`."""
+        per_line = LINE_BYTES // _element_size(self.memref)
+        for line in range(self.each):
+            lane = self.start[-1] + step * (self.each * per_line) + line * per_line
+            builder.prefetch(self.memref, [*self.start[:-1], lane], locality=L2_LOCALITY)
+
+
+def _element_size(memref: Any) -> int:
+    """Bytes of an element of a memref of floats."""
+    width: int = memref.type.element_type.width
+    return width // 8
 
 
 def _runs(tensor: Tensor, at: Mapping[str, Index], sizes: Mapping[str, int]) -> list[list[Index]]:
