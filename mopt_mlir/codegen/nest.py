@@ -154,18 +154,21 @@ class Nest:
         return replace(place, panels=replace(panels, upcoming=upcoming), stepped=None)
 
     def _next_block(self, channels: Range, ranges: Ranges) -> NextBlock | None:
-        """What is packed after the block of output `channels`, if it is other channels and worth
+        """What is packed after the block of output `channels`, if that is known and worth
         prefetching; `ranges` is what the block is used for."""
-        depths = [ranges[dim].depth for dim in self.problem.weights.dims]
-        if not channels.depth or channels.depth < max(depths):
+        moved = max(self.problem.weights.dims, key=lambda dim: ranges[dim].depth)
+        known = moved in (self._channel, self.plan.microkernel.reduction[0])
+        if not known or not ranges[moved].depth:
             return None
         tiles = self._uses(ranges)
         if not 1 < prod(tiles.values()) <= MOST_TILES_TO_PREFETCH:
             return None
         dim = max(tiles, key=lambda dim: tiles[dim])
         start, unit = ranges[dim].start, self.plan.microkernel.extent(dim)
-        first = channels.start + channels.size
-        return NextBlock(first, channels.size, dim, start, unit, tiles[dim])
+        first, shift = channels.start + channels.size, 0
+        if moved != self._channel:
+            first, shift = channels.start, ranges[moved].size
+        return NextBlock(first, channels.size, shift, dim, start, unit, tiles[dim])
 
     def _uses(self, ranges: Ranges) -> dict[str, int]:
         """The register tiles along each dim that read the same weights, in `ranges`."""

@@ -52,7 +52,8 @@ class Position:
 
 @dataclass(frozen=True)
 class NextBlock:
-    """The block of weights that is packed next: `count` output channels from `first` on.
+    """The block of weights that is packed next: `count` output channels from `first` on, `shift`
+    further along the reduction's outermost dim.
 
     Register tiles step along `dim` from `start` in steps of `unit`, `tiles` times per block: each
     of them can prefetch a part of the block.
@@ -60,6 +61,7 @@ class NextBlock:
 
     first: Index
     count: int
+    shift: int
     dim: str
     start: Index
     unit: int

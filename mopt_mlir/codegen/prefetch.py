@@ -100,6 +100,7 @@ def emit_weights_prefetch(
     size = step * tensor.element.size
     rows = -(-upcoming.count // upcoming.tiles)
     at = {dim: point.get(dim, Index()) for dim in tensor.dims}
+    at[step_dim] = at[step_dim] + upcoming.shift
     each = min(rows, max(1, rows * size // (LINE_BYTES // 2)))
     turn = Index() if each == rows else builder.apply("row", point[step_dim] * each, modulo=rows)
     for row in range(each):
