@@ -16,7 +16,7 @@ from typing import Any
 
 from mopt_mlir.codegen.builder import Builder
 from mopt_mlir.codegen.index import Index
-from mopt_mlir.codegen.operands import NextBlock, NextPanels, Panels, element
+from mopt_mlir.codegen.operands import NextBlock, Panels, element
 from mopt_mlir.codegen.ranges import Range
 from mopt_mlir.plan import Microkernel
 from mopt_mlir.problem import Problem, Tensor
