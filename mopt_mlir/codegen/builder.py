@@ -242,7 +242,9 @@ class Builder:
             memref, values, self.mask(lanes, valid), vector, loc=self.location
         )
 
-    def prefetch(self, memref: Any, indices: Sequence[Index], locality: int = 3) -> None:
+    def prefetch(
+        self, memref: Any, indices: Sequence[Index], locality: int = 3, write: bool = False
+    ) -> None:
         """Ask for the cache line of an element, which may lie outside of the memref."""
         map_, operands = self.map_of(indices)
         ir = self.ir
@@ -251,7 +253,7 @@ class Builder:
             "affine.prefetch",
             operands=[memref, *operands],
             attributes={
-                "isWrite": ir.IntegerAttr.get(i1, 0),
+                "isWrite": ir.IntegerAttr.get(i1, int(write)),
                 "isDataCache": ir.IntegerAttr.get(i1, 1),
                 "localityHint": ir.IntegerAttr.get(i32, locality),
                 "map": ir.AffineMapAttr.get(map_),

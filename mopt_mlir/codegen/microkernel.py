@@ -11,13 +11,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
+from math import prod
 from typing import Any
 
 from mopt_mlir.codegen.accumulators import AccumulatorTile
 from mopt_mlir.codegen.builder import Builder
 from mopt_mlir.codegen.index import Index
 from mopt_mlir.codegen.operands import Operands, Panels, Position, element, next_rows
-from mopt_mlir.codegen.prefetch import PanelPrefetch, emit_input_prefetch, emit_weights_prefetch
+from mopt_mlir.codegen.prefetch import (
+    PanelPrefetch,
+    emit_input_prefetch,
+    emit_output_prefetch,
+    emit_weights_prefetch,
+)
 from mopt_mlir.codegen.ranges import Range
 from mopt_mlir.plan import Microkernel
 from mopt_mlir.problem import Problem, Tensor
@@ -92,6 +98,9 @@ def emit_microkernel(
     panel = None if panels is None else panels.panel_of(builder, ranges)
     rows = None if panels is None else next_rows(builder, panels, start)
     ahead = PanelPrefetch.of(builder, panels, panel, ranges)
+    if not operands.nontemporal:
+        steps = prod(ranges[dim].size for dim in problem.reduction_dims)
+        emit_output_prefetch(builder, problem, operands.output, start, sizes, steps)
     reduction = _Reduction(
         builder, problem, kernel, operands, panels, panel, rows, ahead, ranges, sizes, tile
     )

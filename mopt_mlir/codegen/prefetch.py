@@ -78,6 +78,27 @@ def emit_input_prefetch(
             builder.prefetch(input_, [*run[:-1], run[-1] + start])
 
 
+def emit_output_prefetch(
+    builder: Builder,
+    problem: Problem,
+    output: Any,
+    start: Mapping[str, Index],
+    sizes: Mapping[str, int],
+    steps: int,
+) -> None:
+    """Ask for the lines that the register tile of `sizes` at `start` will write, for writing.
+
+    A row of output channels or pixels lies in another page than the one before, and stores to lines
+    that are not in the cache wait for each other. `steps` outer products come before the stores.
+    """
+    if steps < AHEAD_STEPS:
+        return
+    tensor = problem.output
+    for run in _runs(tensor, start, sizes):
+        for shift in _lines(tensor, sizes)[1:] or [0]:
+            builder.prefetch(output, [*run[:-1], run[-1] + shift], write=True)
+
+
 def emit_weights_prefetch(
     builder: Builder,
     problem: Problem,
