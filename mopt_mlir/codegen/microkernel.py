@@ -147,8 +147,8 @@ class _Reduction:
                 )
             if dim == self.kernel.reduction[0] and self.next_rows is not None:
                 self._prefetch_weights(inner)
-            if dim == self.kernel.reduction[0] and self.ahead is not None:
-                self.ahead.emit(self.builder, index - range_.start)
+            if self.ahead is not None and dim == self.ahead.dim:
+                self.ahead.emit(self.builder, inner)
             carry(self.emit(dims[1:], inner, inside))
         return results
 

@@ -135,13 +135,16 @@ def emit_weights_prefetch(
 class PanelPrefetch:
     """The part of the panels that are read next which one register tile asks for, into L2.
 
-    The part is a run of memory; at each step of the outermost reduction dim its next `each` lines
-    are asked for, `start` being the first of all. So memory delivers while the current panels are
-    used, instead of all at once when they change.
+    At each step of the longest reduction loop, over `dim`, `each` lines of them are asked for. Those
+    of one register tile follow each other in memory, from line `first` of that loop's run on. So
+    memory delivers while the current panels are used, instead of all at once when they change.
     """
 
-    memref: Any
-    start: list[Index]
+    panels: Panels
+    panel: Index
+    dim: str
+    begin: Index
+    first: Index
     each: int
 
     @staticmethod
@@ -158,28 +161,34 @@ class PanelPrefetch:
         shape, size = panels.memref.type.shape, _element_size(panels.memref)
         if prod(shape) * size <= PANELS_IN_L2:
             return None
-        following, outermost = panels.following, ranges[panels.reduction[0]]
-        lines = -(-prod(shape[2:]) * size // LINE_BYTES)
+        following, order = panels.following, panels.reduction
+        dim = max(order, key=lambda dim: ranges[dim].size)
+        lines = -(-prod(shape[order.index(dim) + 2 :]) * size // LINE_BYTES)
         each = -(-lines // following.tiles)
         parts = -(-lines // each)
-        part = Index()
+        first = Index()
         if parts > 1:
             tile = ranges[following.along].start
             part = builder.apply("part", tile, following.unit, parts)
-        at = {dim: ranges[dim].start - panels.starts[dim] for dim in panels.reduction}
+            first = part * (ranges[dim].size * each)
+        return PanelPrefetch(panels, panel, dim, ranges[dim].start, first, each)
+
+    def emit(self, builder: Builder, point: Mapping[str, Index]) -> None:
+        """Ask for the lines of the step at `point`, which has the reduction dims that are known."""
+        panels, following = self.panels, self.panels.following
+        assert following is not None
+        panel, step = self.panel, point[self.dim] - self.begin
+        at = {dim: point.get(dim, panels.starts[dim]) for dim in panels.reduction}
+        at[self.dim] = self.begin
         if following.dim == panels.channel:
             panel = panel + following.step // panels.width
         else:
             at[following.dim] = at[following.dim] + following.step
-        lane = part * (outermost.size * each * LINE_BYTES // size)
-        return PanelPrefetch(panels.memref, [panel, *at.values(), lane], each)
-
-    def emit(self, builder: Builder, step: Index) -> None:
-        """Ask for the lines of step number `step`."""
-        per_line = LINE_BYTES // _element_size(self.memref)
+        inner = [at[dim] - panels.starts[dim] for dim in panels.reduction]
+        per_line = LINE_BYTES // _element_size(panels.memref)
         for line in range(self.each):
-            lane = self.start[-1] + step * (self.each * per_line) + line * per_line
-            builder.prefetch(self.memref, [*self.start[:-1], lane], locality=L2_LOCALITY)
+            lane = (self.first + step * self.each + line) * per_line
+            builder.prefetch(panels.memref, [panel, *inner, lane], locality=L2_LOCALITY)
 
 
 def _element_size(memref: Any) -> int:
