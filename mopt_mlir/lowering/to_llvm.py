@@ -19,8 +19,6 @@ _TO_LOOPS = (
     "cse",
 )
 
-_INLINE_SCOPES = ("canonicalize",)  # the memref.alloca_scope that convert-scf-to-openmp leaves
-
 _TO_LLVM = (
     "convert-scf-to-cf",
     "expand-strided-metadata",
@@ -64,7 +62,7 @@ def lower_to_llvm(module: Any, threads: int) -> None:
         run_upstream(module, f"convert-scf-to-openmp{{num-threads={threads}}}")
     _hoist_allocas(module)
     _bits_as_bytes(module)
-    run_upstream(module, *_INLINE_SCOPES)
+    _inline_scopes(module)
     reuse_scratch(module)
     run_upstream(module, *_TO_LLVM)
     keep_marks(module)
@@ -83,6 +81,23 @@ def _hoist_allocas(module: Any) -> None:
             while scope.name not in ("func.func", "omp.parallel"):
                 scope = scope.parent.operation
             alloca.move_before(scope.regions[0].blocks[0].operations[0])
+
+
+def _inline_scopes(module: Any) -> None:
+    """Dissolve the `memref.alloca_scope` that convert-scf-to-openmp puts around the body of a loop.
+
+    It cannot hold the branches that loops are lowered to, and after `_hoist_allocas` there is
+    nothing in it to free, except for buffers of dynamic size.
+    """
+    for scope in find(module, "memref.alloca_scope"):
+        if any(scope.operation == alloca.parent for alloca in find(module, "memref.alloca")):
+            continue
+        *body, terminator = scope.regions[0].blocks[0].operations
+        for operation in body:
+            operation.operation.move_before(scope)
+        for result, value in zip(scope.results, terminator.operands, strict=True):
+            result.replace_all_uses_with(value)
+        scope.erase()
 
 
 def _bits_as_bytes(module: Any) -> None:

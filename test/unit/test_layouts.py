@@ -182,8 +182,9 @@ def test_two_equal_convolutions_share_one_nest() -> None:
     close(y, nchw_reference(image, g))
 
 
+@pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("shift", [0, 1])
-def test_nontemporal_stores(shift: int) -> None:
+def test_nontemporal_stores(shift: int, threads: int) -> None:
     """The output starts at a cache line, and one element behind one: both nests are right."""
     image, filters = random_arrays((1, 3, 8, 34), (4, 3, 3, 3))
     types = "memref<1x3x8x34xf32>", "memref<4x3x3x3xf32>", "memref<1x4x6x32xf32>"
@@ -192,12 +193,14 @@ def test_nontemporal_stores(shift: int) -> None:
   %zero = arith.constant 0.0 : f32
   linalg.fill ins(%zero : f32) outs(%x : {types[2]})
   linalg.conv_2d_nchw_fchw {{mopt.plan = {{
-      machine = "none", threads = 1, packing = "none", nontemporal = true, levels = [],
+      machine = "none", threads = {threads}, parallel = {{h = {threads}}}, packing = "none",
+      nontemporal = true, levels = [],
       microkernel = {{lanes = "w", vector = 8, tile = {{k = 3, w = 16}},
                      reduction = ["c", "r", "s"]}}}}}}
     ins(%a, %f : {types[0]}, {types[1]}) outs(%x : {types[2]})
   return
 }}""",
+        threads=threads,
         require_tiled=True,
     )
     buffer = aligned((4 * 6 * 32 + 16,), np.float32)
