@@ -17,7 +17,14 @@ from typing import Any
 from mopt_mlir.codegen.accumulators import AccumulatorTile
 from mopt_mlir.codegen.builder import Builder
 from mopt_mlir.codegen.index import Index
-from mopt_mlir.codegen.operands import Operands, Panels, Position, element, next_rows
+from mopt_mlir.codegen.operands import (
+    NextInput,
+    Operands,
+    Panels,
+    Position,
+    element,
+    next_rows,
+)
 from mopt_mlir.codegen.prefetch import (
     PanelPrefetch,
     emit_input_prefetch,
@@ -81,13 +88,14 @@ def emit_microkernel(
     kernel: Microkernel,
     operands: Operands,
     panels: Panels | None,
+    upcoming: NextInput | None,
     ranges: Mapping[str, Range],
     sizes: Mapping[str, int],
 ) -> None:
     """Accumulate the register tile at the start of `ranges` over the reduction dims' ranges.
 
     `sizes` is the extent of the register tile per output dim; `panels` the packed weights, or None
-    where they are read in place.
+    where they are read in place; `upcoming` the input that is read next, if that is known.
     """
     tile = RegisterTile.of(problem, kernel, sizes)
     start = {dim: ranges[dim].start for dim in problem.parallel_dims}
@@ -102,7 +110,18 @@ def emit_microkernel(
         steps = prod(ranges[dim].size for dim in problem.reduction_dims)
         emit_output_prefetch(builder, problem, operands.output, start, sizes, steps)
     reduction = _Reduction(
-        builder, problem, kernel, operands, panels, panel, rows, ahead, ranges, sizes, tile
+        builder,
+        problem,
+        kernel,
+        operands,
+        panels,
+        panel,
+        rows,
+        ahead,
+        upcoming,
+        ranges,
+        sizes,
+        tile,
     )
     output.write(reduction.emit(kernel.reduction, start, initial))
 
@@ -119,6 +138,7 @@ class _Reduction:
     panel: Index | None
     next_rows: Index | None
     ahead: PanelPrefetch | None
+    upcoming: NextInput | None
     ranges: Mapping[str, Range]
     sizes: Mapping[str, int]
     tile: RegisterTile
@@ -142,8 +162,10 @@ class _Reduction:
                     self.kernel,
                     self.operands.input,
                     inner,
+                    self.ranges,
                     self.sizes,
                     self._next_tile,
+                    self.upcoming,
                 )
             if dim == self.kernel.reduction[0] and self.next_rows is not None:
                 self._prefetch_weights(inner)

@@ -17,7 +17,7 @@ from typing import Any
 from mopt_mlir.codegen.builder import Builder
 from mopt_mlir.codegen.index import Index
 from mopt_mlir.codegen.microkernel import emit_microkernel
-from mopt_mlir.codegen.operands import NextBlock, NextPanels, Operands, Panels
+from mopt_mlir.codegen.operands import NextBlock, NextInput, NextPanels, Operands, Panels
 from mopt_mlir.codegen.packing import SCRATCH_ALIGNMENT, emit_packing, panel_shape
 from mopt_mlir.codegen.ranges import Range
 from mopt_mlir.plan import Level, Plan
@@ -37,12 +37,15 @@ SCRATCH = "mopt.scratch"
 class Place:
     """Where in the nest the next operation goes: what the open loops cover of each dim, the packed
     weights if they are filled, and the memory that they will be packed into if it is allocated.
-    `stepped` is the innermost loop that moves in the packed weights, as its dim and step."""
+    `stepped` is the innermost loop that moves in the packed weights, as its dim and step, and
+    `moved` that which moves in the input; `upcoming` is the input that is read next."""
 
     ranges: Ranges
     panels: Panels | None = None
     scratch: Any = None
     stepped: tuple[str, int] | None = None
+    moved: tuple[str, int] | None = None
+    upcoming: NextInput | None = None
 
     def at(self, dim: str, range_: Range) -> Place:
         return replace(self, ranges={**self.ranges, dim: range_})
@@ -179,9 +182,15 @@ class Nest:
         }
 
     def _inside(self, place: Place, dim: str, tile: Range) -> Place:
-        """`place` in a loop over `dim`, at `tile`. The innermost loop in the panels around one that
-        reads them again tells which are read next."""
+        """`place` in a loop over `dim`, at `tile`. The innermost loop in an operand around one that
+        reads it again tells what is read next."""
         inner = place.at(dim, tile)
+        if dim in self.problem.input.dims:
+            inner = replace(inner, moved=(dim, tile.size), upcoming=None)
+        elif place.moved is not None:
+            unit = self.plan.microkernel.extent(dim)
+            tiles = -(-place.ranges[dim].size // unit)
+            inner = replace(inner, upcoming=NextInput(*place.moved, dim, unit, tiles), moved=None)
         if place.panels is None:
             return inner
         if dim in self.problem.weights.dims:
@@ -294,6 +303,7 @@ class Nest:
                 self.plan.microkernel,
                 self.operands,
                 place.panels,
+                place.upcoming,
                 place.ranges,
                 sizes,
             )

@@ -84,6 +84,21 @@ class NextPanels:
 
 
 @dataclass(frozen=True)
+class NextInput:
+    """The input that is read after the current one: `step` further along `dim`.
+
+    Until then register tiles step along the output channels `channel` in steps of `unit`, `tiles`
+    times: each of them can prefetch a part.
+    """
+
+    dim: str
+    step: int
+    channel: str
+    unit: int
+    tiles: int
+
+
+@dataclass(frozen=True)
 class Panels:
     """Packed weights: `memref[panel, *reduction, lane]`, `width` output channels in a panel.
 

@@ -8,7 +8,7 @@ the same register tile, or, where the whole reduction is short, the same step of
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import prod
@@ -16,7 +16,7 @@ from typing import Any
 
 from mopt_mlir.codegen.builder import Builder
 from mopt_mlir.codegen.index import Index
-from mopt_mlir.codegen.operands import NextBlock, Panels, element
+from mopt_mlir.codegen.operands import NextBlock, NextInput, Panels, element
 from mopt_mlir.codegen.ranges import Range
 from mopt_mlir.plan import Microkernel
 from mopt_mlir.problem import Problem, Tensor
@@ -50,14 +50,17 @@ def emit_input_prefetch(
     kernel: Microkernel,
     input_: Any,
     point: Mapping[str, Index],
+    ranges: Mapping[str, Range],
     sizes: Mapping[str, int],
     next_tile: str | None,
+    upcoming: NextInput | None,
 ) -> None:
     """Ask for input that will be needed later than the register tile of `sizes` at `point`.
 
     `point` has the reduction dims whose loops are open; the others count with their whole extent.
-    `next_tile` is the dim along which the next register tile lies, if there is one. What is asked
-    for may lie outside of the input.
+    `next_tile` is the dim along which the next register tile lies, if there is one. Where several
+    register tiles read the same input, each asks for a part of the `upcoming` one instead. What is
+    asked for may lie outside of the input.
     """
     tensor, channel = problem.input, kernel.reduction[0]
     step, size = tensor.step(channel), tensor.element.size
@@ -67,15 +70,34 @@ def emit_input_prefetch(
     taps = prod(problem.extent(dim) for dim in kernel.reduction[1:])
     inner = {dim: problem.extent(dim) for dim in kernel.reduction if dim not in point}
     at = {**point, **dict.fromkeys(inner, Index())}
-    if taps * problem.extent(channel) >= SHORT_REDUCTION:
-        at[channel] = at[channel] + max(1, AHEAD_STEPS // taps)
-    elif next_tile is not None:
+    lines, locality = _lines(tensor, {**sizes, **inner}), L1_LOCALITY
+    is_short = taps * problem.extent(channel) < SHORT_REDUCTION
+    if is_short and next_tile is not None:
         at[next_tile] = at[next_tile] + kernel.extent(next_tile)
-    else:
+    elif is_short:
         return
+    elif upcoming is not None:
+        at[upcoming.dim] = at[upcoming.dim] + upcoming.step
+        lines, locality = _part(builder, lines, ranges, upcoming), L2_LOCALITY
+    else:
+        at[channel] = at[channel] + max(1, AHEAD_STEPS // taps)
     for run in _runs(tensor, at, sizes):
-        for start in _lines(tensor, {**sizes, **inner}):
-            builder.prefetch(input_, [*run[:-1], run[-1] + start])
+        for start in lines:
+            builder.prefetch(input_, [*run[:-1], run[-1] + start], locality=locality)
+
+
+def _part(
+    builder: Builder, lines: Sequence[Index], ranges: Mapping[str, Range], upcoming: NextInput
+) -> list[Index]:
+    """Those of `lines`, evenly spread, that the register tile at the start of `ranges` asks for."""
+    each = -(-len(lines) // upcoming.tiles)
+    parts = -(-len(lines) // each)
+    if parts == 1:
+        return list(lines)
+    tile = ranges[upcoming.channel].start
+    spacing = -(-lines[-1].constant // (len(lines) - 1))
+    part = builder.apply("part", tile, upcoming.unit, parts)
+    return [(part * each + i) * spacing for i in range(each)]
 
 
 def emit_output_prefetch(
@@ -95,7 +117,7 @@ def emit_output_prefetch(
         return
     tensor = problem.output
     for run in _runs(tensor, start, sizes):
-        for shift in _lines(tensor, sizes)[1:] or [0]:
+        for shift in _lines(tensor, sizes)[1:] or [Index()]:
             builder.prefetch(output, [*run[:-1], run[-1] + shift], write=True)
 
 
@@ -135,9 +157,9 @@ def emit_weights_prefetch(
 class PanelPrefetch:
     """The part of the panels that are read next which one register tile asks for, into L2.
 
-    At each step of the longest reduction loop, over `dim`, `each` lines of them are asked for. Those
-    of one register tile follow each other in memory, from line `first` of that loop's run on. So
-    memory delivers while the current panels are used, instead of all at once when they change.
+    At each step of the longest reduction loop, over `dim`, `each` of their lines are asked for; all
+    those of one register tile follow each other, from line `first` of that loop's run on. So memory
+    delivers while the current panels are used, instead of all at once when they change.
     """
 
     panels: Panels
@@ -207,7 +229,8 @@ def _runs(tensor: Tensor, at: Mapping[str, Index], sizes: Mapping[str, int]) -> 
     return runs
 
 
-def _lines(tensor: Tensor, sizes: Mapping[str, int]) -> list[int]:
+def _lines(tensor: Tensor, sizes: Mapping[str, int]) -> list[Index]:
     """Offsets into a run, one in each cache line that it may touch."""
     last = sum(coefficient * (sizes.get(dim, 1) - 1) for dim, coefficient in tensor.axes[-1].terms)
-    return [*range(0, last, LINE_BYTES // tensor.element.size), last]
+    offsets = [*range(0, last, LINE_BYTES // tensor.element.size), last]
+    return [Index(constant=offset) for offset in offsets]
