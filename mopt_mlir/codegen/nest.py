@@ -182,26 +182,34 @@ class Nest:
         }
 
     def _inside(self, place: Place, dim: str, tile: Range) -> Place:
-        """`place` in a loop over `dim`, at `tile`. The innermost loop in an operand around one that
-        reads it again tells what is read next."""
-        inner = place.at(dim, tile)
+        """`place` in a loop over `dim`, at `tile`."""
+        inner = self._in_input(place.at(dim, tile), dim, place.ranges)
+        return inner if inner.panels is None else self._in_panels(inner, dim, place.ranges)
+
+    def _in_input(self, inner: Place, dim: str, outer: Ranges) -> Place:
+        """`inner`, in a loop over `dim`, with the input that is read next: the loops tell it that
+        surround register tiles which all read the same."""
         if dim in self.problem.input.dims:
-            inner = replace(inner, moved=(dim, tile.size), upcoming=None)
-        elif place.moved is not None:
-            unit = self.plan.microkernel.extent(dim)
-            tiles = -(-place.ranges[dim].size // unit)
-            inner = replace(inner, upcoming=NextInput(*place.moved, dim, unit, tiles), moved=None)
-        if place.panels is None:
+            return replace(inner, moved=(dim, inner.ranges[dim].size), upcoming=None)
+        if inner.moved is None:
             return inner
+        unit = self.plan.microkernel.extent(dim)
+        tiles = -(-outer[dim].size // unit)
+        return replace(inner, upcoming=NextInput(*inner.moved, dim, unit, tiles), moved=None)
+
+    def _in_panels(self, inner: Place, dim: str, outer: Ranges) -> Place:
+        """`inner`, in a loop over `dim`, with the panels that are read next: the innermost loop in
+        them tells it around one that reads them again."""
         if dim in self.problem.weights.dims:
-            return replace(inner, stepped=(dim, tile.size))
-        if place.stepped is None:
+            return replace(inner, stepped=(dim, inner.ranges[dim].size))
+        if inner.stepped is None:
             return inner
-        tiles = self._uses(place.ranges)
+        tiles = self._uses(outer)
         along = max(tiles, key=lambda dim: tiles[dim])
         unit = self.plan.microkernel.extent(along)
-        following = NextPanels(*place.stepped, along, unit, tiles[along])
-        return replace(inner, panels=replace(place.panels, following=following), stepped=None)
+        following = NextPanels(*inner.stepped, along, unit, tiles[along])
+        panels = inner.panels and replace(inner.panels, following=following)
+        return replace(inner, panels=panels, stepped=None)
 
     # ---- bands of loops ----------------------------------------------------------------------
 
