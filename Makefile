@@ -9,14 +9,15 @@ STAMP  := $(VENV)/.installed
 PEERS       := .venv-bench
 PEERS_STAMP := $(PEERS)/.installed
 BENCH       := build/bench
+SMOKE       := build/validation-smoke
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint test-lit test-unit bench-smoke bench bench-peers \
-        bench-tvm clean
+.PHONY: help install demo test lint test-lit test-unit bench-smoke bench-solver bench bench-peers \
+        bench-tvm validate validate-smoke clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort \
-	  | awk -F '\t' '{ printf "  make %-12s %s\n", $$1, $$2 }'
+	  | awk -F '\t' '{ printf "  make %-14s %s\n", $$1, $$2 }'
 
 install: $(STAMP) ## create .venv and install mopt-mlir with its development tools into it
 
@@ -48,6 +49,9 @@ test-unit: $(STAMP) ## run the Python tests only
 bench-smoke: $(STAMP) ## measure and check a sample of operators, a few minutes
 	$(BIN)/python -m benchmarks.smoke
 
+bench-solver: $(STAMP) ## measure how fast plans are proven, some minutes, and write docs/model.md
+	$(BIN)/python -m benchmarks.solver
+
 bench-peers: $(PEERS_STAMP) ## install the peers that `make bench` measures, about 2 GB
 
 $(PEERS_STAMP): benchmarks/peers/requirements.txt benchmarks/peers/onednn_driver.cpp
@@ -64,10 +68,24 @@ bench-tvm: $(PEERS_STAMP) ## install TVM as well, for mopt-bench run --peers tvm
 	@$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check \
 	  -r benchmarks/peers/requirements-tvm.txt
 
-bench: $(STAMP) ## measure all of docs/performance.md, hours on a quiet machine, and write it
+bench: $(STAMP) ## measure all of docs/performance.md, 70 minutes on a quiet machine, and write it
 	$(BIN)/mopt-bench suite --directory $(BENCH)
 	$(BIN)/mopt-bench scale --json $(BENCH)/scale.json
 	$(BIN)/mopt-bench report $(BENCH)/*.json
+
+validate: $(STAMP) ## put the model on trial, hours on a quiet machine, and write docs/validation.md
+	$(BIN)/mopt-validate measure
+	$(BIN)/mopt-validate measure --isa avx2
+	$(BIN)/mopt-validate measure --operators testset
+	$(BIN)/mopt-validate simulate
+	$(BIN)/mopt-validate simulate --isa avx2 --valgrind
+	$(BIN)/mopt-validate simulate --operators testset
+	$(BIN)/mopt-validate report --bench $(wildcard $(BENCH)/a-cold-[0-9].json)
+
+validate-smoke: $(STAMP) ## the same for a few operators and plans, ten minutes
+	$(BIN)/mopt-validate measure --only R2,R9,R12,M2,Y5,Y9 --samples 20 --directory $(SMOKE)
+	$(BIN)/mopt-validate simulate --only R2,R9,R12,M2,Y5,Y9 --samples 20 --directory $(SMOKE)
+	$(BIN)/mopt-validate report $(SMOKE)/*.jsonl --output $(SMOKE)
 
 clean: ## remove .venv and everything else that was built
 	rm -rf $(VENV) $(PEERS) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -92,6 +92,13 @@ def _add_suite(commands: Any) -> None:
     suite.add_argument(
         "--directory", type=Path, default=Path("build/bench"), help="of the files of results"
     )
+    suite.add_argument(
+        "--configurations",
+        type=_names,
+        default=[],
+        metavar="NAMES",
+        help="of these, only, as in a-cold-1,c-warm-2,a-cold-1-avx2: class, caches, cores",
+    )
     suite.set_defaults(command="suite")
 
 
@@ -101,7 +108,7 @@ def _add_scale(commands: Any) -> None:
         help="measure how planning, cores and batches scale",
         description="Measure what planning and compiling costs as the number of operators grows, "
         "speed on 1 to all cores beside what the model predicts, for more cores as well, and time "
-        "as the batch grows.",
+        "as the batch grows. What OUT has already is kept.",
     )
     scale.add_argument("--json", type=Path, required=True, metavar="OUT", help="file of results")
     scale.add_argument(

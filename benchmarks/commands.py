@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -55,13 +55,23 @@ def run(arguments: argparse.Namespace) -> int:
 
 def suite(arguments: argparse.Namespace) -> int:
     """Measure every configuration, and print the summary."""
+    chosen = _configurations(arguments.configurations)
     arguments.directory.mkdir(parents=True, exist_ok=True)
     comparisons = [
         _measure(arguments, configuration, arguments.directory / f"{configuration.slug}.json", True)
-        for configuration in configurations(len(environment.core_cpus()))
+        for configuration in chosen
     ]
     _print(summary_table(comparisons))
     return _verdict(comparisons)
+
+
+def _configurations(slugs: Sequence[str]) -> list[Configuration]:
+    """Those of the suite that are named, or all. Raises UserError for an unknown name."""
+    known = {c.slug: c for c in configurations(len(environment.core_cpus()))}
+    for slug in slugs:
+        if slug not in known:
+            raise UserError(f"no configuration '{slug}'; known: {', '.join(known)}")
+    return [configuration for slug, configuration in known.items() if not slugs or slug in slugs]
 
 
 def _measure(
@@ -82,19 +92,25 @@ def _measure(
         resume=resume,
         python=arguments.python or environment.peers_python(),
     )
-    with _progress(configuration.title, len(operators)) as (progress, done):
+    with progress_bar(configuration.title, len(operators)) as (progress, finish):
+
+        def done(operator: Workload, results: Results) -> None:
+            rates = {r.peer: r for r in results.records if r.operator == operator.name}
+            line = ", ".join(f"{peer} {record.gflops_median:.1f}" for peer, record in rates.items())
+            finish(f"{operator.name}: {line}")
+
         results = run_benchmark(request, progress, done)
     return Comparison.of(results)
 
 
 @contextmanager
-def _progress(title: str, total: int) -> Iterator[tuple[Progress, Any]]:
-    """A progress bar on stderr, above it a line for each operator that is done. The bar moves
-    between measurements only: a thread that draws would be measured as well."""
+def progress_bar(title: str, total: int) -> Iterator[tuple[Progress, Callable[[str], None]]]:
+    """A progress bar on stderr, and what moves it one further and adds a line above it. The bar
+    moves between measurements only: a thread that draws would be measured as well."""
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
     from rich.progress import Progress as Bar
 
-    console = _console(stderr=True)
+    screen = console(stderr=True)
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(),
@@ -102,7 +118,7 @@ def _progress(title: str, total: int) -> Iterator[tuple[Progress, Any]]:
         TimeElapsedColumn(),
         TextColumn("{task.fields[step]}", markup=False),
     )
-    with Bar(*columns, console=console, auto_refresh=False, transient=True) as bar:
+    with Bar(*columns, console=screen, auto_refresh=False, transient=True) as bar:
         task = bar.add_task(title, total=total, step="")
 
         def say(message: str) -> None:
@@ -111,16 +127,14 @@ def _progress(title: str, total: int) -> Iterator[tuple[Progress, Any]]:
         def step(what: str) -> None:
             bar.update(task, step=what, refresh=True)
 
-        def done(operator: Workload, results: Results) -> None:
-            rates = {r.peer: r for r in results.records if r.operator == operator.name}
-            line = ", ".join(f"{peer} {record.gflops_median:.1f}" for peer, record in rates.items())
-            say(f"{title}: {operator.name}: {line}")
+        def finish(line: str) -> None:
+            say(f"{title}: {line}")
             bar.update(task, advance=1, refresh=True)
 
-        yield Progress(lambda message: say(f"warning: {message}"), step), done
+        yield Progress(lambda message: say(f"warning: {message}"), step), finish
 
 
-def _console(stderr: bool = False) -> Console:
+def console(stderr: bool = False) -> Console:
     """Wide where the output is no terminal whose width could be asked for."""
     import sys
 
@@ -132,7 +146,7 @@ def _console(stderr: bool = False) -> Console:
 
 def _print(*tables: Any) -> None:
     for table in tables:
-        _console().print(table)
+        console().print(table)
 
 
 def _verdict(comparisons: Sequence[Comparison]) -> int:
@@ -152,7 +166,7 @@ def _verdict(comparisons: Sequence[Comparison]) -> int:
 def scale(arguments: argparse.Namespace) -> int:
     """Measure how things grow, and print the tables."""
     operators = read_operators("table1", arguments.only)
-    with _progress("scale", 1) as (progress, _):
+    with progress_bar("scale", 1) as (progress, _):
         scale = measure_scale(
             arguments.json,
             operators,
@@ -177,7 +191,7 @@ def report(arguments: argparse.Namespace) -> int:
         from .document import write_document
 
         note = write_document(arguments.output, comparisons, scales, arguments.relative_to)
-        _console(stderr=True).print(note, highlight=False, markup=False)
+        console(stderr=True).print(note, highlight=False, markup=False)
     return 0
 
 

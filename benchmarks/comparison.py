@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from math import nan
+from math import isnan, nan
 
 from .peers import OURS, REGISTRY
 from .results import Record, Results
@@ -35,11 +35,8 @@ class Row:
 
     @property
     def ratio(self) -> float:
-        """Ours / best peer, of medians; NaN if either is missing, or ours is wrong."""
-        ours, best = self.ours, self.best
-        if ours is None or best is None or not ours.is_correct:
-            return nan
-        return ours.gflops_median / best.gflops_median
+        """Ours / best peer."""
+        return quotient(self.ours, self.best)
 
 
 @dataclass(frozen=True)
@@ -66,20 +63,14 @@ class Comparison:
     def rivals(self) -> tuple[str, ...]:
         return tuple(peer for peer in self.peers if REGISTRY[peer].is_rival)
 
-    @property
-    def compared(self) -> tuple[Row, ...]:
-        """The rows that have a ratio."""
-        return tuple(row for row in self.rows if row.ratio == row.ratio)
-
-    @property
-    def mean_ratio(self) -> float:
-        """Geometric mean of ours / best peer."""
-        return geometric_mean(row.ratio for row in self.compared)
-
-    @property
-    def worst(self) -> Row | None:
-        """The operator with the smallest ratio."""
-        return min(self.compared, key=lambda row: row.ratio, default=None)
+    def ratios(self, ours: str = OURS, peer: str | None = None) -> dict[str, float]:
+        """By operator, a variant of `ours` / `peer`, by default the best one of each operator.
+        Without those that either could not do, or got wrong."""
+        found = {}
+        for row in self.rows:
+            rival = row.best if peer is None else row.records.get(peer)
+            found[row.operator] = quotient(row.records.get(ours), rival)
+        return {operator: ratio for operator, ratio in found.items() if not isnan(ratio)}
 
     @property
     def wrong(self) -> list[Record]:
@@ -105,6 +96,13 @@ class Comparison:
         """The smallest and largest FMA peak measured beside the operators, GFLOP/s."""
         peaks = [record.peak_gflops for record in self.results.records] or [nan]
         return min(peaks), max(peaks)
+
+
+def quotient(ours: Record | None, peer: Record | None) -> float:
+    """Of median rates; NaN if one is missing or wrong."""
+    if ours is None or peer is None or not (ours.is_correct and peer.is_correct):
+        return nan
+    return ours.gflops_median / peer.gflops_median
 
 
 def describe_sizes(sizes: dict[str, object]) -> str:

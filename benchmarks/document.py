@@ -16,7 +16,7 @@ from .protocol import Protocol
 from .runner import ROUNDS
 from .scale_results import Scale
 from .scale_tables import grids
-from .tables import SUMMARY_COLUMNS, cells, mean_cells, summary_cells
+from .tables import SUMMARY_COLUMNS, caption, cells, mean_rows, summary_cells
 from .timing import WARM_UP
 
 NAME = "performance.md"
@@ -37,8 +37,9 @@ $ make bench
 Rates are GFLOP/s of the median run. A ratio is ours / the best peer of that operator whose result
 is right, in the same run. The roofline of an operator is the larger of the times that its FLOPs
 take at the FMA peak measured beside it, and that its input, weights and output take to move once at
-the DRAM bandwidth measured in the same run. No plan was chosen by measuring: it comes from the
-model, and so does `candidates=5` but for the last step, which measures five plans at compile time.
+the bandwidth of reading DRAM measured in the same run. No plan was chosen by measuring: each comes
+from the model alone. Only "best of 5" (`candidates=5`) measures, once, at compile time: five plans
+that the model holds for almost equal, with cold caches.
 """
 
 _HOW = """\
@@ -120,13 +121,12 @@ def _sections(
     yield _INTRODUCTION
     if comparisons:
         yield "## Summary\n"
-        yield _markdown(SUMMARY_COLUMNS, map(summary_cells, comparisons))
-    yield from _machines([c.results.head for c in comparisons] + [s.head for s in scales])
+        yield markdown(SUMMARY_COLUMNS, map(summary_cells, comparisons))
+    yield from machines([c.results.head for c in comparisons] + [s.head for s in scales])
     if comparisons:
         yield _HOW.format(rounds=ROUNDS, warm_up=WARM_UP)
         yield from _protocols(comparisons)
         yield from _peers(comparisons)
-        yield from _limits(comparisons)
         yield "## Results\n"
     for comparison in comparisons:
         yield from _results(comparison, drawn)
@@ -134,23 +134,22 @@ def _sections(
         yield from _growth(scale, drawn)
 
 
-def _machines(heads: Sequence[dict[str, Any]]) -> Iterator[str]:
+def machines(heads: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """A section: what was measured on, with which versions, and when."""
     yield "## Machine and versions\n"
-    seen = []
+    lines: dict[str, None] = {}  # each once
     for head in heads:
         machine, planned = head["machine"], head["machine"]["planned_for"]
         caches = ", ".join(f"{c['name']} {c['size'] >> 10} KiB" for c in planned["caches"])
         versions = ", ".join(f"{k} {v}" for k, v in head["versions"].items() if k not in REGISTRY)
-        lines = (
+        described = (
             f"- {machine['cpu']}, {planned['cores']} cores used, {planned['vector_bits']}-bit "
             f"vectors, {caches} (planned for as `{planned['cpu']}`)",
             f"- {machine['system']}, {machine['libc']}, Python {machine['python']}; {versions}",
             f"- commit {head['commit'] or 'unknown'}",
         )
-        text = "\n".join(lines) + "\n"
-        if text not in seen:
-            seen.append(text)
-            yield text
+        lines |= dict.fromkeys(described)
+    yield "\n".join(lines) + "\n"
     dates = sorted(head["date"][:10] for head in heads)
     if dates:
         yield f"Measured from {dates[0]} to {dates[-1]}.\n"
@@ -163,7 +162,7 @@ def _protocols(comparisons: Sequence[Comparison]) -> Iterator[str]:
         for protocol in Protocol
         if protocol in measured
     ]
-    yield _markdown(("class", "protocol", "what is timed"), rows)
+    yield markdown(("class", "protocol", "what is timed"), rows)
 
 
 def _peers(comparisons: Sequence[Comparison]) -> Iterator[str]:
@@ -178,33 +177,20 @@ def _peers(comparisons: Sequence[Comparison]) -> Iterator[str]:
         if peer in versions
     ]
     yield "## Peers\n"
-    yield _markdown(("peer", "version", "how it is run"), rows)
-
-
-def _limits(comparisons: Sequence[Comparison]) -> Iterator[str]:
-    yield "## Limits of the machine, measured in the same runs\n"
-    levels = list(comparisons[0].results.head["bandwidths"])
-    rows = []
-    for comparison in comparisons:
-        low, high = comparison.peaks()
-        bandwidths = comparison.results.head["bandwidths"]
-        rates = (f"{bandwidths[level]:.0f}" for level in levels)
-        rows.append([comparison.results.configuration.title, f"{low:.0f} to {high:.0f}", *rates])
-    columns = ("configuration", "FMA peak, GFLOP/s", *(f"{level}, GB/s" for level in levels))
-    yield _markdown(columns, rows)
+    yield markdown(("peer", "version", "how it is run"), rows)
 
 
 def _results(comparison: Comparison, drawn: set[str]) -> Iterator[str]:
     configuration, head = comparison.results.configuration, comparison.results.head
     yield f"### {configuration.title}\n"
-    yield f"GFLOP/s, median of {head['arguments']['repeat']} runs.\n"
+    yield f"GFLOP/s, median of {head['arguments']['repeat']} runs. {caption(comparison)}.\n"
     for suffix, what in (("", "relative rates"), ("-roofline", "roofline")):
         if (name := f"{configuration.slug}{suffix}.svg") in drawn:
             yield f"![{configuration.title}: {what}]({FIGURES}/{name})\n"
     titles = [REGISTRY[peer].title for peer in comparison.peers]
     columns = ("operator", "k,hxw,c,rxs/stride", *titles, "best peer", "ours / best")
     rows = [cells(row, comparison.peers) for row in comparison.rows]
-    yield _markdown((*columns, "of peak", "of roofline"), [*rows, mean_cells(comparison)])
+    yield markdown((*columns, "of peak", "of roofline"), [*rows, *mean_rows(comparison)])
     for record in comparison.wrong:
         yield f"Wrong: {REGISTRY[record.peer].title} on {record.operator}.\n"
     for failure in comparison.results.failures:
@@ -217,13 +203,13 @@ def _growth(scale: Scale, drawn: set[str]) -> Iterator[str]:
     yield "## Scale\n"
     for title, columns, rows in grids(scale):
         yield f"{title}:\n"
-        yield _markdown(columns, rows)
+        yield markdown(columns, rows)
     for name, what in (("cores.svg", "rates by cores"), ("batch.svg", "time by batch")):
         if name in drawn:
             yield f"![{what}]({FIGURES}/{name})\n"
 
 
-def _markdown(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def markdown(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A table; columns of figures are aligned on the right."""
     rows = [[cell.replace("|", "\\|") for cell in row] for row in rows]
     rules = ["---:" if _is_figures(i, rows) else "---" for i in range(len(columns))]

@@ -10,6 +10,7 @@ from dataclasses import asdict
 from datetime import datetime, timezone
 from importlib import metadata
 from pathlib import Path
+from time import sleep
 from typing import Any
 
 from mopt_mlir.diagnostics import UserError
@@ -33,6 +34,8 @@ _FOR_ALL = {
     "OMP_DYNAMIC": "false",
 }
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "TVM_NUM_THREADS")
+_LOAD_SAMPLES = 25
+_LOAD_SECONDS = 0.5
 _AVX2 = {"ONEDNN_MAX_CPU_ISA": "AVX2", "ATEN_CPU_CAPABILITY": "avx2"}
 
 
@@ -130,9 +133,18 @@ def _git(*arguments: str) -> str | None:
     return done.stdout.strip() if done.returncode == 0 else None
 
 
-def load() -> float:
-    """How many processes wanted to run in the last minute, on average."""
-    return os.getloadavg()[0]
+def load(loadavg: Path = Path("/proc/loadavg")) -> float:
+    """How many threads other than this one want to run, on average over half a second; 0 where the
+    system does not say. Not the load average: that counts the configuration measured before."""
+    samples = []
+    for _ in range(_LOAD_SAMPLES):
+        try:
+            running = loadavg.read_text().split()[3].partition("/")[0]
+            samples.append(int(running) - 1)
+        except (OSError, IndexError, ValueError):
+            return 0.0
+        sleep(_LOAD_SECONDS / _LOAD_SAMPLES)
+    return sum(samples) / len(samples)
 
 
 def today() -> str:

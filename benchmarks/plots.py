@@ -150,12 +150,18 @@ def lines(series: Mapping[str, Points], x: str, y: str) -> bytes:
 
 def _svg(inches: tuple[float, float], draw: Callable[[Any], None]) -> bytes:
     """What `draw` puts on a pair of axes. Raises ImportError where matplotlib is missing."""
+    return svg(inches, lambda figure: draw(figure.add_subplot()))
+
+
+def svg(inches: tuple[float, float], draw: Callable[[Any], None]) -> bytes:
+    """SVG of what `draw` puts on a figure, the same for the same. Raises ImportError where
+    matplotlib is missing."""
     import matplotlib
     from matplotlib.figure import Figure
 
     with matplotlib.rc_context(_STYLE):
         figure = Figure(inches, layout="constrained")
-        draw(figure.add_subplot())
+        draw(figure)
         file = BytesIO()
         figure.savefig(file, format="svg", metadata={"Date": None})
     return file.getvalue()

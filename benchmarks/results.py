@@ -107,24 +107,26 @@ class Results:
         except (KeyError, TypeError) as error:
             raise UserError(f"not a complete file of results: {error}", str(path)) from None
 
-    def check_continues(self, head: Mapping[str, Any], path: Path) -> None:
-        """Raise UserError if a run with `head` must not be added to these results."""
-        arguments, wanted = self.head["arguments"], head["arguments"]
-        differing = [key for key in wanted if arguments.get(key) != wanted[key]]
-        if differing:
-            key = differing[0]
+
+def check_continues(before: Mapping[str, Any], head: Mapping[str, Any], path: Path) -> None:
+    """Raise UserError if a run with `head` must not be added to the file at `path`, whose head is
+    `before`."""
+    arguments, wanted = before["arguments"], head["arguments"]
+    differing = [key for key in wanted if arguments.get(key) != wanted[key]]
+    if differing:
+        key = differing[0]
+        raise UserError(
+            f"cannot resume: measured with {key}={arguments.get(key)!r}, not {wanted[key]!r}; "
+            "give the same arguments, or another file",
+            str(path),
+        )
+    for key in _MUST_AGREE:
+        if _identity(before, key) != _identity(head, key):
             raise UserError(
-                f"cannot resume: measured with {key}={arguments.get(key)!r}, not {wanted[key]!r}; "
-                "give the same arguments, or another file",
+                f"cannot resume: measured with {key} {_identity(before, key)}, and this is "
+                f"{_identity(head, key)}; remove it, or write to another file",
                 str(path),
             )
-        for key in _MUST_AGREE:
-            if _identity(self.head, key) != _identity(head, key):
-                raise UserError(
-                    f"cannot resume: measured with {key} {_identity(self.head, key)}, and this is "
-                    f"{_identity(head, key)}; remove it, or write to another file",
-                    str(path),
-                )
 
 
 def read_json(path: Path, kind: str) -> dict[str, Any]:

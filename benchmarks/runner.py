@@ -19,10 +19,10 @@ from mopt_mlir.diagnostics import UserError
 from . import environment
 from .bandwidth import DRAM, measure_bandwidths
 from .crew import Crew, Progress
-from .peers import OURS
+from .peers import OURS, REGISTRY
 from .peers.mopt import AVX2_CPU
 from .protocol import Configuration
-from .results import Record, Results
+from .results import Record, Results, check_continues
 from .summary import Summary
 from .timing import WARM_UP
 from .workloads import Workload
@@ -38,7 +38,7 @@ LEAST_RUNS = 3
 """Also of a peer so slow that all runs would take longer than allowed."""
 
 BUSY = 0.5
-"""The load average from which a user is warned: this process itself has only just started."""
+"""Others that want to run, on average, from which a user is warned."""
 
 _ELEMENT_BYTES = 4
 _SEED = 0
@@ -93,11 +93,16 @@ def run_benchmark(
     configuration = request.configuration
     cpus = environment.choose_cpus(configuration.threads)
     results = _start(request)
+    if all(operator.name in results.done for operator in request.operators):
+        return results
     with Crew(request.peers, configuration, cpus, request.python, progress) as crew:
         if OURS in crew.unavailable:
             raise UserError(f"{OURS}: {crew.unavailable[OURS]}")
         if (load := environment.load()) > BUSY:
-            progress.warn(f"the machine is busy (load {load:.1f}): figures will scatter")
+            progress.warn(
+                f"the machine is busy (on average {load:.1f} others want to run): figures will "
+                "scatter"
+            )
         progress.step("measuring bandwidths")
         results.head["bandwidths"] = measure_bandwidths(cpus)
         results.head["versions"] |= crew.versions
@@ -129,17 +134,18 @@ def _start(request: Request) -> Results:
         "arguments": request.arguments(),
         "machine": environment.describe_machine(),
         "versions": environment.own_versions(),
-        "operators": {operator.name: _sizes(operator) for operator in request.operators},
+        "operators": {operator.name: sizes_of(operator) for operator in request.operators},
     }
     if not (request.resume and request.path.exists()):
         return Results(head)
     results = Results.read(request.path)
-    results.check_continues(head, request.path)
+    check_continues(results.head, head, request.path)
     results.head["operators"] |= head["operators"]
     return results
 
 
-def _sizes(operator: Workload) -> dict[str, Any]:
+def sizes_of(operator: Workload) -> dict[str, Any]:
+    """Extents, strides and dilations, for the record."""
     data = asdict(operator)
     return {key: data[key] for key in (*"nkhwcrs", "strides", "dilations")}
 
@@ -175,7 +181,7 @@ class _Contest:
             entrants = list(self._prepared(directory))
             for turn in range(ROUNDS):
                 self.crew.progress.step(f"{self.name}: round {turn + 1} of {ROUNDS}")
-                self.peaks.append(_peak(self.request.configuration, self.crew.cpus))
+                self.peaks.append(fma_peak(self.request.configuration, self.crew.cpus))
                 for entrant in _rotated(entrants, turn):
                     self._take_turn(entrant, turn)
             self._check(entrants)
@@ -195,7 +201,7 @@ class _Contest:
             )
             if answer is not None:
                 affordable = max(int(request.seconds / answer["run_seconds"]), LEAST_RUNS)
-                runs = min(request.repeat, affordable)
+                runs = min(request.repeat, affordable, REGISTRY[peer].most_runs or affordable)
                 yield _Entrant(peer, answer, runs, runs < request.repeat)
 
     def _take_turn(self, entrant: _Entrant, turn: int) -> None:
@@ -276,7 +282,7 @@ def _rotated(entrants: list[_Entrant], turn: int) -> list[_Entrant]:
     return entrants[first:] + entrants[:first]
 
 
-def _peak(configuration: Configuration, cpus: Sequence[int]) -> float:
+def fma_peak(configuration: Configuration, cpus: Sequence[int]) -> float:
     """The FMA peak right now, in GFLOP/s, on the cores that are measured."""
     from mopt_mlir.peak import measure_peak
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mopt_mlir.diagnostics import UserError
 from mopt_mlir.output import check_output
@@ -21,8 +21,18 @@ from .bandwidth import DRAM
 from .crew import Crew, Progress
 from .peers import OURS
 from .protocol import Configuration, Protocol
+from .results import check_continues
 from .runner import Request, measure_operator
-from .scale_results import BATCHES, COUNTS, PREDICTED_CORES, Batch, Planning, Scale, Scaling
+from .scale_results import (
+    BATCHES,
+    COUNTS,
+    PLAN_CACHES,
+    PREDICTED_CORES,
+    Batch,
+    Planning,
+    Scale,
+    Scaling,
+)
 from .workloads import Workload
 
 if TYPE_CHECKING:
@@ -48,36 +58,51 @@ def measure_scale(
     repeat: int = 20,
     progress: Progress | None = None,
 ) -> Scale:
-    """Measure all three and write `path`. Raises UserError if it cannot be written."""
+    """Measure all three. `path` is written after each part; what it has already is not measured
+    again. Raises UserError if it cannot be written, or was measured otherwise."""
     from mopt_mlir.machine import host
 
     check_output(path)
     progress = progress or Progress()
-    scale = Scale(
-        {
-            "date": environment.today(),
-            "commit": environment.commit(),
-            "machine": environment.describe_machine(),
-            "versions": environment.own_versions(),
-            "arguments": {
-                "operators": [operator.name for operator in operators],
-                "counts": list(counts),
-                "batches": list(batches),
-                "repeat": repeat,
-            },
-        }
-    )
+    arguments = {
+        "operators": [operator.name for operator in operators],
+        "counts": list(counts),
+        "batches": list(batches),
+        "repeat": repeat,
+    }
+    scale = _start(path, arguments)
     for count in counts:
-        progress.step(f"planning {count} operators")
-        scale.planning += measure_planning(distinct_operators(count))
+        if count not in {planning.operators for planning in scale.planning}:
+            progress.step(f"planning {count} operators")
+            scale.planning += measure_planning(distinct_operators(count))
+            scale.write(path)
     machine = host()
     for cores in sorted({*_powers_of_two(machine.cores), machine.cores, *PREDICTED_CORES}):
-        progress.step(f"{cores} cores")
-        scale.scaling += _scaling(operators, cores, machine, repeat, path, progress)
+        if cores not in {scaling.cores for scaling in scale.scaling}:
+            progress.step(f"{cores} cores")
+            scale.scaling += _scaling(operators, cores, machine, repeat, path, progress)
+            scale.write(path)
     for operator in operators:
-        progress.step(f"{operator.name}: batches")
-        scale.batch += _batches(operator, batches, machine, repeat, path, progress)
-    scale.write(path)
+        if operator.name not in {batch.operator for batch in scale.batch}:
+            progress.step(f"{operator.name}: batches")
+            scale.batch += _batches(operator, batches, machine, repeat, path, progress)
+            scale.write(path)
+    return scale
+
+
+def _start(path: Path, arguments: dict[str, Any]) -> Scale:
+    """No figures yet, or those to continue."""
+    head = {
+        "date": environment.today(),
+        "commit": environment.commit(),
+        "machine": environment.describe_machine(),
+        "versions": environment.own_versions(),
+        "arguments": arguments,
+    }
+    if not path.exists():
+        return Scale(head)
+    scale = Scale.read(path)
+    check_continues(scale.head, head, path)
     return scale
 
 
@@ -94,25 +119,24 @@ def distinct_operators(count: int, seed: int = 0) -> list[Workload]:
 
 
 def measure_planning(operators: Sequence[Workload]) -> Iterator[Planning]:
-    """Plan and compile one module of all `operators`: without a plan cache, with an empty one, and
-    with the one filled then."""
-    with tempfile.TemporaryDirectory(prefix="mopt-bench-") as directory, _plan_cache_in(directory):
-        for plan_cache in ("off", "empty", "full"):
-            yield _plan_and_compile(operators, plan_cache)
-
-
-def _plan_and_compile(operators: Sequence[Workload], plan_cache: str) -> Planning:
+    """Plan one module of all `operators` with an empty plan cache, and with the one filled then;
+    compile it, which takes the same time for both."""
     import mopt_mlir
     from mopt_mlir.compilation import load_module, run_passes
 
-    texts = (o.mlir().replace("@conv(", f"@{o.name}(") for o in operators)
-    module = load_module("".join(texts))
+    text = "".join(o.mlir().replace("@conv(", f"@{o.name}(") for o in operators)
+    seconds = []
+    with tempfile.TemporaryDirectory(prefix="mopt-bench-") as directory, _plan_cache_in(directory):
+        for _ in PLAN_CACHES:
+            module = load_module(text)
+            start = perf_counter()
+            run_passes(module, "mopt-analyze{machine=host}")
+            seconds.append(perf_counter() - start)
     start = perf_counter()
-    run_passes(module, f"mopt-analyze{{machine=host plan-cache={int(plan_cache != 'off')}}}")
-    planned = perf_counter()
     mopt_mlir.compile(module, require_tiled=True, plan_cache=False)  # the plans are attached
-    end = perf_counter()
-    return Planning(len(operators), plan_cache, planned - start, end - planned)
+    compile_seconds = perf_counter() - start
+    for plan_cache, plan_seconds in zip(PLAN_CACHES, seconds, strict=True):
+        yield Planning(len(operators), plan_cache, plan_seconds, compile_seconds)
 
 
 @contextmanager

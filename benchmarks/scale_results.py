@@ -15,6 +15,7 @@ from .results import FORMAT, read_json
 KIND = "mopt-bench scale"
 
 COUNTS = (1, 10, 100, 1000)
+PLAN_CACHES = ("empty", "full")
 PREDICTED_CORES = (8, 32, 128)
 BATCHES = (1, 2, 4, 8, 16, 32, 64)
 OPERATORS = ("Y8", "R2", "R9", "R11")
@@ -25,7 +26,7 @@ has little to share out."""
 @dataclass(frozen=True)
 class Planning:
     """Seconds to plan, and to compile what was planned, a module of so many distinct operators.
-    `plan_cache` is `off`, `empty` (filled on the way) or `full`."""
+    `plan_cache` is `empty` (every plan is solved for, and kept) or `full`."""
 
     operators: int
     plan_cache: str

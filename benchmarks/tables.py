@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import isnan
 from typing import TYPE_CHECKING
 
 from .comparison import Comparison, Row
-from .peers import OURS, REGISTRY
+from .peers import BEST_OF_5, OURS, REGISTRY
 from .results import Record
+from .summary import geometric_mean
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -33,7 +34,8 @@ def comparison_table(comparison: Comparison) -> Table:
         style = "bold red" if has_wrong(row) else None
         table.add_row(*map(escape, cells(row, comparison.peers)), style=style)
     table.add_section()
-    table.add_row(*mean_cells(comparison))
+    for row_of_means in mean_rows(comparison):
+        table.add_row(*row_of_means)
     return table
 
 
@@ -54,6 +56,8 @@ SUMMARY_COLUMNS = (
     "operators",
     "geometric mean",
     "worst operator",
+    "best of 5: geometric mean",
+    "best of 5: worst operator",
     "of roofline, mean",
     "of roofline, worst",
     "wrong results",
@@ -62,16 +66,24 @@ SUMMARY_COLUMNS = (
 
 def summary_cells(comparison: Comparison) -> list[str]:
     """The columns of SUMMARY_COLUMNS."""
-    worst = comparison.worst
     least = comparison.smallest(lambda record: record.share_of_roofline)
     return [
         comparison.results.configuration.title,
         str(len(comparison.rows)),
-        number(comparison.mean_ratio, 2),
-        f"{worst.ratio:.2f} ({worst.operator})" if worst else "",
+        *ratio_cells(comparison.ratios(OURS)),
+        *ratio_cells(comparison.ratios(BEST_OF_5)),
         number(comparison.mean(OURS, lambda record: record.share_of_roofline), 2),
         f"{least.share_of_roofline:.2f} ({least.operator})" if least else "",
         str(len(comparison.wrong)),
+    ]
+
+
+def ratio_cells(ratios: Mapping[str, float]) -> list[str]:
+    """The geometric mean, and the smallest with its operator."""
+    worst = min(ratios, key=ratios.__getitem__, default=None)
+    return [
+        number(geometric_mean(ratios.values()), 2),
+        f"{ratios[worst]:.2f} ({worst})" if worst is not None else "",
     ]
 
 
@@ -107,8 +119,16 @@ def cells(row: Row, peers: Sequence[str]) -> list[str]:
     ]
 
 
-def mean_cells(comparison: Comparison) -> list[str]:
-    """The geometric means of the columns of `cells`."""
+def mean_rows(comparison: Comparison) -> list[list[str]]:
+    """The last rows of a table of `cells`: geometric means of its columns, and of ours / each."""
+    quotients = [
+        "" if peer == OURS else number(geometric_mean(comparison.ratios(OURS, peer).values()), 2)
+        for peer in comparison.peers
+    ]
+    return [_mean_cells(comparison), ["ours / each", "", *quotients, "", "", "", ""]]
+
+
+def _mean_cells(comparison: Comparison) -> list[str]:
     means = [comparison.mean(peer, lambda r: r.gflops_median) for peer in comparison.peers]
     shares = [
         comparison.mean(OURS, lambda record: record.share_of_peak),
@@ -119,7 +139,7 @@ def mean_cells(comparison: Comparison) -> list[str]:
         "",
         *(number(mean, 1) for mean in means),
         "",
-        number(comparison.mean_ratio, 2),
+        number(geometric_mean(comparison.ratios().values()), 2),
         *("" if isnan(share) else f"{share:.0%}" for share in shares),
     ]
 

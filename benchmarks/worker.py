@@ -52,7 +52,7 @@ class Session:
         self.task = self.prepared = self.reference = None  # their memory is needed
         input_, weights = (aligned_copy(_load(directory, name)) for name in _ARRAYS[:2])
         self.reference = _load(directory, "reference")
-        self.task = Task(_workload(workload), _configuration(configuration), input_, weights)
+        self.task = Task(read_workload(workload), _configuration(configuration), input_, weights)
         with _unbound(self.cpus):
             start = perf_counter()
             self.prepared = self.peer.prepare(self.task)
@@ -95,21 +95,27 @@ class Session:
 
 def main(name: str, cpus: str, flush_cpus: str) -> None:
     """Serve the peer `name` on standard input and output, pinned to `cpus` (JSON lists)."""
-    _die_with_parent()
-    os.sched_setaffinity(0, set(json.loads(cpus)))
-    answers = _private_stdout()
+    answers = begin(cpus)
     try:
         peer = peers.load(name)
     except UnavailableError as reason:
-        _send(answers, {"error": _first_line(reason)})
+        send(answers, {"error": _first_line(reason)})
         return
-    _send(answers, {"result": {"version": peer.version}})
+    send(answers, {"result": {"version": peer.version}})
     session = Session(peer, json.loads(cpus), json.loads(flush_cpus))
     serve(
         {"prepare": session.prepare, "run": session.run, "check": session.check},
         sys.stdin,
         answers,
     )
+
+
+def begin(cpus: str) -> IO[str]:
+    """Pin this process to `cpus` (a JSON list), and let it end with its parent. Returns where its
+    answers go."""
+    _die_with_parent()
+    os.sched_setaffinity(0, set(json.loads(cpus)))
+    return _private_stdout()
 
 
 def serve(
@@ -125,10 +131,11 @@ def serve(
             answer = {"error": _first_line(reason)}
         except Exception as error:  # libraries raise anything
             answer = {"error": f"{type(error).__name__}: {_first_line(error)}"}
-        _send(answers, answer)
+        send(answers, answer)
 
 
-def _send(answers: IO[str], answer: dict[str, Any]) -> None:
+def send(answers: IO[str], answer: dict[str, Any]) -> None:
+    """Write one answer."""
     answers.write(json.dumps(answer) + "\n")
     answers.flush()
 
@@ -168,7 +175,8 @@ def _load(directory: str, name: str) -> Array:
     return array
 
 
-def _workload(data: dict[str, Any]) -> Workload:
+def read_workload(data: dict[str, Any]) -> Workload:
+    """A workload as JSON gives it."""
     pairs = {name: tuple(data[name]) for name in ("strides", "dilations")}
     return Workload(**{**data, **pairs})
 

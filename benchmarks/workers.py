@@ -26,14 +26,14 @@ _LOG_TAIL = 3  # lines of a dead worker's output that go into the message
 # that holds this package also holds much that must not get onto it.
 _BOOTSTRAP = """
 import sys
+from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
-package, arguments = sys.argv[1], sys.argv[2:]
+package, module, arguments = sys.argv[1], sys.argv[2], sys.argv[3:]
 spec = spec_from_file_location("benchmarks", package + "/__init__.py",
                                submodule_search_locations=[package])
 sys.modules["benchmarks"] = module_from_spec(spec)
 spec.loader.exec_module(sys.modules["benchmarks"])
-from benchmarks.worker import main
-main(*arguments)
+import_module(module).main(*arguments)
 """
 
 
@@ -45,7 +45,8 @@ class Worker:
     """A peer in its own process. It is stopped (SIGSTOP) unless it is answering, so that threads
     that spin while they wait for work do not take the cores from the others.
 
-    Raises WorkerError if the peer is not installed, UserError if `python` cannot be started.
+    `module` has the `main` that serves it. Raises WorkerError if the peer is not installed,
+    UserError if `python` cannot be started.
     """
 
     def __init__(
@@ -55,10 +56,17 @@ class Worker:
         environment: Mapping[str, str],
         cpus: Sequence[int],
         flush_cpus: Sequence[int],
+        module: str = "benchmarks.worker",
     ) -> None:
         self.peer = peer
         self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 (closed by `close`)
-        arguments = [str(PACKAGE), peer, json.dumps(list(cpus)), json.dumps(list(flush_cpus))]
+        arguments = [
+            str(PACKAGE),
+            module,
+            peer,
+            json.dumps(list(cpus)),
+            json.dumps(list(flush_cpus)),
+        ]
         try:
             self._process = subprocess.Popen(
                 [python, "-c", _BOOTSTRAP, *arguments],

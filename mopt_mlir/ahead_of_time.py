@@ -49,7 +49,7 @@ def compile_to_file(
     if header is not None:
         check_output(header)
     target = options.target_of_files()
-    lowered = lower_source(source, options)
+    lowered = lower_source(source, options, target)
     data = _artifact(lowered, suffix, target)
     if header is not None:
         declarations = header_text(lowered.entries, os.path.basename(fspath(header)))

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from mopt_mlir.compile_options import CompileOptions
     from mopt_mlir.lowering.entries import Entry
     from mopt_mlir.lowering.requirements import Requirement
+    from mopt_mlir.lowering.target import Target
 
 _UPSTREAM = "mlir"
 _NOT_TILED = "is not tiled"
@@ -42,26 +43,38 @@ class LoweredModule:
     requirements: Mapping[str, tuple[Requirement, ...]]
 
 
-def lower_source(source: Any, options: CompileOptions) -> LoweredModule:
+def lower_source(source: Any, options: CompileOptions, target: Target) -> LoweredModule:
     """Tile the convolutions of `source` and lower all of it to the LLVM dialect.
 
     `source` is a path, MLIR text, bytecode, a `source.Source`, or a module of any MLIR Python
-    bindings, which is not changed. Raises UserError.
+    bindings, which is not changed. `target` is what code will be generated for. Raises UserError.
+    """
+    first = options.first_passes()
+    if isinstance(first, Pass):
+        first.check()  # a wrong name is not a mistake in the source
+    with errors_raised():
+        module = load_module(source)
+        if options.candidates > 1:
+            from mopt_mlir.choosing import choose_plans
+
+            choose_plans(module, options, target)
+        return lower_module(module, options)
+
+
+def lower_module(module: Any, options: CompileOptions) -> LoweredModule:
+    """The second half of `lower_source`, in place.
+
+    Raises UserError, or Failure after diagnostics.
     """
     from mopt_mlir.lowering.entries import entry_functions, read_entry
     from mopt_mlir.lowering.functions import functions_of
     from mopt_mlir.lowering.requirements import requirements
     from mopt_mlir.pass_registry import create
 
-    first = options.first_passes()
-    if isinstance(first, Pass):
-        first.check()  # a wrong name is not a mistake in the source
-    with errors_raised():
-        module = load_module(source)
-        demands = {f.attributes["sym_name"].value: requirements(f) for f in functions_of(module)}
-        with _fallback_reported(options.require_tiled):
-            run_passes(module, first)
-        run_passes(module, create("mopt-lower-to-llvm", threads=options.threads))
+    demands = {f.attributes["sym_name"].value: requirements(f) for f in functions_of(module)}
+    with _fallback_reported(options.require_tiled):
+        run_passes(module, options.first_passes())
+    run_passes(module, create("mopt-lower-to-llvm", threads=options.threads))
     entries = tuple(map(read_entry, entry_functions(module)))
     return LoweredModule(module, entries, {e.name: demands.get(e.name, ()) for e in entries})
 

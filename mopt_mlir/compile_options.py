@@ -22,6 +22,7 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "require_tiled": (bool,),
     "passes": (str, type(None)),
     "plan_cache": (bool,),
+    "candidates": (int,),
 }
 
 
@@ -33,7 +34,8 @@ class CompileOptions:
     `threads` is the number of cores, `cpu` (LLVM's name) what instructions are selected for.
     `passes` replaces `mopt-tile`, written as between the parentheses of a pipeline. An operation
     that mopt-tile leaves becomes plain loops with a warning; with `require_tiled` it is an error.
-    With `plan_cache` plans are kept on disk, see `solver.cache`.
+    With `plan_cache` plans are kept on disk, see `solver.cache`. Of so many `candidates` per
+    convolution the one is taken that is fastest on this host, see `choosing`; 1 measures nothing.
 
     Raises TypeError for a value of another type, UserError for one that makes no sense.
     """
@@ -44,6 +46,7 @@ class CompileOptions:
     require_tiled: bool = False
     passes: str | None = None
     plan_cache: bool = True
+    candidates: int = 1
 
     def __post_init__(self) -> None:
         for name, kinds in _KINDS.items():
@@ -53,6 +56,13 @@ class CompileOptions:
                 raise TypeError(f"{name}={value!r} is of type {kind}, not {kinds[0].__name__}")
         if self.threads < 1:
             raise UserError(f"threads={self.threads}: at least one thread is needed")
+        if self.candidates < 1:
+            raise UserError(f"candidates={self.candidates}: at least one is needed")
+        if self.candidates > 1 and self.passes is not None:
+            raise UserError(
+                f"candidates={self.candidates} are plans for mopt-tile, which "
+                f"passes='{self.passes}' replaces; leave out one of the two"
+            )
 
     @property
     def planned_machine(self) -> str:
@@ -80,9 +90,18 @@ class CompileOptions:
 
         Raises UserError if this host lacks the instructions, or has fewer CPUs than `threads`.
         """
-        from mopt_mlir.lowering.target import check_runs_here, of_cpu
+        from mopt_mlir.lowering.target import of_cpu
 
         target = of_cpu(self.cpu or HOST)
+        self.check_runs_here(target)
+        self._compare_vectors(target)
+        return target
+
+    def check_runs_here(self, target: Target) -> None:
+        """Raise UserError if this host lacks instructions that code for `target` uses, or has fewer
+        CPUs than `threads`."""
+        from mopt_mlir.lowering.target import check_runs_here
+
         check_runs_here(target)
         available = _cpus_of_this_process()
         if self.threads > available:
@@ -90,8 +109,6 @@ class CompileOptions:
                 f"threads={self.threads}: this process may run on {available} CPUs; "
                 "use fewer threads"
             )
-        self._compare_vectors(target)
-        return target
 
     def target_of_files(self) -> Target:
         """What code in files is for: the CPU of the machine unless `cpu` is given."""

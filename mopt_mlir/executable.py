@@ -55,6 +55,7 @@ def compile(
     require_tiled: bool = False,
     passes: str | None = None,
     plan_cache: bool = True,
+    candidates: int = 1,
 ) -> Executable:
     """Compile `source` to native code in this process.
 
@@ -75,6 +76,7 @@ def compile(
         require_tiled=require_tiled,
         passes=passes,
         plan_cache=plan_cache,
+        candidates=candidates,
     )
     return compile_with(source, options)
 
@@ -84,10 +86,10 @@ def compile_with(source: Any, options: CompileOptions) -> Executable:
     from mopt_mlir.compilation import lower_source
 
     target = options.target_here()
-    return _load(lower_source(source, options), target)
+    return load(lower_source(source, options, target), target)
 
 
-def _load(lowered: LoweredModule, target: Target) -> Executable:
+def load(lowered: LoweredModule, target: Target) -> Executable:
     """Generate code for `target` and load it into this process."""
     from mopt_mlir.lowering.constants import take_constants
     from mopt_mlir.lowering.function import Function

@@ -147,7 +147,7 @@ def measure(
 def random_arguments(entry: Entry, seed: int = 0) -> list[Any]:
     """Arguments for a function: reals from the normal distribution, integers from 0 to 7.
 
-    Raises UserError if a shape is not static.
+    What a type leaves open of strides is dense. Raises UserError if a shape is not static.
     """
     generator = np.random.default_rng(seed)
     return [_random(p, generator) for p in entry.parameters if p.access != "result"]
@@ -201,18 +201,29 @@ def _random(parameter: Parameter, generator: np.random.Generator) -> Any:
     dtype = DTYPES[parameter.element]
     if parameter.shape is None:
         return _numbers(generator, dtype, 1)[0]
-    if not parameter.is_static:
+    if None in parameter.shape:
         raise UserError(
             f"'{parameter.name}' has the dynamic shape {parameter}: call the function from Python"
         )
     shape = [size or 0 for size in parameter.shape]
-    strides = [(stride or 0) * dtype.itemsize for stride in parameter.strides]
-    elements = 1 + sum((n - 1) * (s or 0) for n, s in zip(shape, parameter.strides, strict=True))
+    steps = _steps(shape, parameter.strides)
+    strides = [step * dtype.itemsize for step in steps]
+    elements = 1 + sum((n - 1) * step for n, step in zip(shape, steps, strict=True))
     memory = np.empty(max(elements, 1) * dtype.itemsize + _ALIGNMENT, np.uint8)
     start = -memory.ctypes.data % _ALIGNMENT
     buffer = memory[start : start + max(elements, 1) * dtype.itemsize].view(dtype)
     buffer[:] = _numbers(generator, dtype, buffer.size)
     return as_strided(buffer, shape, strides)
+
+
+def _steps(shape: Sequence[int], strides: Sequence[int | None]) -> list[int]:
+    """The strides in elements; those that are open as if nothing lay between elements."""
+    steps: list[int] = []
+    dense = 1
+    for extent, stride in zip(reversed(shape), reversed(strides), strict=True):
+        steps.insert(0, dense if stride is None else stride)
+        dense = max(dense, steps[0] * extent)
+    return steps
 
 
 def _numbers(generator: np.random.Generator, dtype: np.dtype[Any], count: int) -> Array:

@@ -79,15 +79,16 @@ class Solution:
         )
 
 
-def key_of(problem: Problem, machine: Machine, request: Request) -> str:
-    """The key of a plan in the cache. The time limit is no part of it: a plan that it cut short,
-    which another run may not find again, is never stored."""
+def key_of(problem: Problem, machine: Machine, request: Request, **more: str | float) -> str:
+    """The key of a plan in the cache; `more` is what else the plan depends on. The time limit is no
+    part of it: a plan that it cut short, which another run may not find again, is never stored."""
     from mopt_mlir.solver.cache import plan_key
 
     options: dict[str, str | float] = {
         "constant_weights": request.constant_weights,
         "solver": request.solver,
         "gap": request.gap,
+        **more,
     }
     return plan_key(problem, machine, request.threads, options)
 
@@ -131,7 +132,30 @@ def solve_anew(problem: Problem, machine: Machine, request: Request) -> Solution
         time_limit=request.time_limit,
         **({} if request.solver == "exact" else {"solver": request.solver}),
     )
-    seconds = perf_counter() - start
+    return _solution(plan, perf_counter() - start, request)
+
+
+def solve_candidates(
+    problem: Problem, machine: Machine, request: Request, count: int
+) -> tuple[tuple[Plan, ...], Solution]:
+    """At most `count` plans, see `solver.candidates`, and how the first, the model's best one, came
+    about. Raises ValueError where there is none."""
+    from mopt_mlir.solver import candidates
+
+    start = perf_counter()
+    plans = candidates(
+        problem,
+        machine,
+        request.threads,
+        count,
+        constant_weights=request.constant_weights,
+        gap=request.gap,
+        time_limit=request.time_limit,
+    )
+    return plans, _solution(plans[0], perf_counter() - start, request)
+
+
+def _solution(plan: Plan, seconds: float, request: Request) -> Solution:
     reached = 0.0 if plan.prediction is None else plan.prediction.gap
     # only the clock makes a result depend on more than its arguments
     cut_short = seconds >= request.time_limit and reached > request.gap * (1 + _ROUNDING)

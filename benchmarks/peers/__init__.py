@@ -10,6 +10,7 @@ from ..protocol import Protocol
 from .interface import Peer
 
 OURS = "mopt"
+BEST_OF_5 = "mopt-5"
 
 _ALL = tuple(Protocol)
 _NCHW = (Protocol.PAPER, Protocol.CONSTANT_WEIGHTS)
@@ -22,7 +23,8 @@ class Entry:
     `title` is for reports, `setup` how it is run, in a sentence. `own` peers run in the compiler's
     Python, others where `make bench-peers` installed them. `default` peers take part unless others
     are named. `limits_isa` ones can be limited to AVX2. `is_rival` tells libraries that ours is
-    compared with from variants of ours.
+    compared with from variants of ours. `most_runs` are made for an operator where more would take
+    minutes and say no more.
     """
 
     module: str
@@ -33,6 +35,7 @@ class Entry:
     default: bool = True
     limits_isa: bool = False
     is_rival: bool = True
+    most_runs: int | None = None
 
 
 REGISTRY: Mapping[str, Entry] = {
@@ -44,11 +47,11 @@ REGISTRY: Mapping[str, Entry] = {
         limits_isa=True,
         is_rival=False,
     ),
-    "mopt-5": Entry(
+    BEST_OF_5: Entry(
         "mopt",
         "mopt-mlir, best of 5",
-        "This project with `candidates=5`: the five plans that the model likes best, measured once "
-        "at compile time.",
+        "This project with `candidates=5`: the model's best plan and four others close to it, "
+        "measured once at compile time, with cold caches.",
         own=True,
         limits_isa=True,
         is_rival=False,
@@ -98,9 +101,10 @@ REGISTRY: Mapping[str, Entry] = {
         "mlir",
         "MLIR default",
         "The same lowering as ours without tiling: linalg's plain loops, parallel ones on several "
-        "cores.",
+        "cores. Three runs, as it is so much slower.",
         own=True,
         limits_isa=True,
+        most_runs=3,
     ),
 }
 

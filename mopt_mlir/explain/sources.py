@@ -181,11 +181,7 @@ def _explain(subject: _Subject, name: str, places: Sequence[str] = ()) -> Explan
 def _rivals(subject: _Subject) -> tuple[Plan, ...]:
     """The solver's best plans for the same; none where it finds none, though `plan` may be good."""
     request = subject.problem, subject.machine, subject.plan.threads
-    find = getattr(solver, "candidates", None)
     try:
-        if find is None:
-            return (solver.solve(*request, constant_weights=subject.constant_weights),)
-        found = find(*request, k=RIVALS, constant_weights=subject.constant_weights)
+        return solver.candidates(*request, k=RIVALS, constant_weights=subject.constant_weights)
     except ValueError:
         return ()
-    return tuple(found)

@@ -40,9 +40,12 @@ TIE_BREAK = 0.05
 """Weight of the sum of all resources beside the maximum: resources overlap well, not perfectly, and
 the pure min-max is heavily degenerate."""
 
-PACK_CYCLES = 0.35
-"""Cycles to move one weight into its panel: loads, a transposition in registers and stores, as
-measured on Zen 5 for filters of 1x1 and 3x3 that are packed per block."""
+PACK_CYCLES: Mapping[str, float] = {"whole": 0.38, "L3": 0.38, "L2": 0.31, "L1": 0.17}
+"""Cycles to move one weight into its panel, by the place of packing: loads, a transposition in
+registers and stores, as measured on Zen 5. The smaller the block of panels, the nearer it stays."""
+
+PACK_PASSES = 3
+"""Weights are read, the lines of the panel are read for the stores to them, and written back."""
 
 
 @dataclass(frozen=True)
@@ -172,9 +175,9 @@ def predict(
     moved["DRAM"]["output"] = written * (STREAMED_PASSES if streamed else OUTPUT_PASSES)
     elements = (work.input, work.weights, work.output + work.output_per_visit * visits)
     moved["L1"] = dict(zip(TENSORS, elements, strict=True))
-    packed = 0.0
+    pack_cycles = 0.0
     if plan.packing != "none" and not constant_weights:
-        packed = _pack(problem, plan.packing, moved, rates.cores)
+        pack_cycles = PACK_CYCLES[plan.packing] * _pack(problem, plan.packing, moved, rates.cores)
     sizes = dict(zip(TENSORS, (t.element.size for t in problem.tensors), strict=True))
     sizes["packing"] = problem.weights.element.size
     volumes = {
@@ -185,7 +188,7 @@ def predict(
         "compute": (work.cycles + work.cycles_per_visit * visits) / rates.cycles,
         **{name: sum(volumes[name].values()) / rates.bytes[name] for name in MEMORY[:-1]},
         "DRAM": _memory_seconds(volumes["DRAM"], written * sizes["output"], rates, streamed),
-        "packing": packed * PACK_CYCLES / rates.cycles,
+        "packing": pack_cycles / rates.cycles,
         "parallel": PARALLEL_START * prod(walk.levels[0].tiles.values()) * (rates.cores > 1),
     }
     return Prediction(
@@ -273,5 +276,5 @@ def _pack(problem: Problem, packing: str, moved: dict[str, dict[str, float]], co
     passed = MEMORY if packing == "whole" else MEMORY[: MEMORY.index(packing) + 1]
     mine = elements / cores if shared else elements
     for resource in passed:
-        moved[resource]["packing"] = 2 * (elements if resource == "DRAM" else mine)
+        moved[resource]["packing"] = PACK_PASSES * (elements if resource == "DRAM" else mine)
     return mine

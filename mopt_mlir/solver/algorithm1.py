@@ -10,7 +10,8 @@ Sec. 8, as printed, with these readings:
   which belongs to its fastest level;
 - tile sizes are rounded down to whole register tiles; the load balancer rounds the outermost tile
   down to a multiple of the cores that share it, where that leaves something.
-What the paper does not decide is decided in its favour: the cheapest packing for its tiles.
+What the paper does not decide is decided in its favour: the cheapest packing for its tiles, and
+outermost tiles that span a dim if that costs less, because the paper's threads start for free.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ def algorithm1(
     options = choices(problem, machine, threads, constant_weights=constant_weights)
     evaluate, smallest = first_that_fits(problem, machine, options)
     found = _levels(problem, machine, evaluate.choice, perf_counter() + time_limit)
-    tiling = _balanced(evaluate, _floored(evaluate, found), smallest)
+    tiling = _grown(evaluate, _balanced(evaluate, _floored(evaluate, found), smallest))
     plan = _plan(evaluate, tiling, found, threads)
     plans = [replace(plan, packing=packing) for packing in evaluate.packings]
     return min(
@@ -146,8 +147,24 @@ def _balanced(evaluate: Evaluator, tiling: Ints, smallest: Ints) -> Ints:
     tiling[0] = np.where(l3 > evaluate.ways, l3 // evaluate.ways * evaluate.ways, l3)
     tiling = evaluate.nest(tiling)
     while evaluate(tiling[None]).overflow[0] > 1 and (tiling > 1).any():
-        tiling = evaluate.nest(-(-tiling // 2))
+        halves = np.repeat(tiling[None], len(LEVELS), axis=0)
+        for level, half in enumerate(halves):  # the tiles of a level and of those inside
+            half[level:] = -(-half[level:] // 2)
+        halves = evaluate.nest(halves[::-1])
+        less = evaluate(halves).overflow < evaluate(tiling[None]).overflow
+        tiling = halves[int(np.argmax(less)) if less.any() else -1]
     return tiling if evaluate(tiling[None]).overflow[0] <= 1 else smallest
+
+
+def _grown(evaluate: Evaluator, tiling: Ints) -> Ints:
+    """`tiling` with outermost tiles that span a dim, where they fit and cost less."""
+    for position, units in enumerate(evaluate.units):
+        grown = tiling.copy()
+        grown[0, position] = units
+        costs = evaluate(np.stack([tiling, grown]))
+        if costs.overflow[1] <= 1 and costs.cost[1] < costs.cost[0]:
+            tiling = grown
+    return tiling
 
 
 def _plan(

@@ -62,11 +62,12 @@ def plan_key(
 
 
 @cache
-def version() -> str:
-    """A hash of the model and the solver, and of the versions of the packages that they use."""
-    digest = sha256(repr([_installed(package) for package in _PACKAGES]).encode())
+def version(sources: tuple[str, ...] = _SOURCES, packages: tuple[str, ...] = _PACKAGES) -> str:
+    """A hash of modules of this package, by default of the model and the solver, and of the
+    versions of the packages that they use."""
+    digest = sha256(repr([_installed(package) for package in packages]).encode())
     root = Path(__file__).parents[1]
-    for pattern in _SOURCES:
+    for pattern in sources:
         for path in sorted(root.glob(pattern)):
             digest.update(path.read_bytes())
     return digest.hexdigest()

@@ -87,7 +87,8 @@ def _varied(found: Certified) -> list[Choice]:
     shapes: dict[tuple[object, ...], list[Choice]] = {}
     for choice in rest:
         kernel = choice.kernel
-        shape = kernel.lanes, kernel.extent(kernel.lanes), tuple(choice.parallel.items())
+        split = tuple(choice.parallel.items())
+        shape = kernel.lanes, kernel.extent(kernel.lanes), choice.packed, split
         shapes.setdefault(shape, []).append(choice)
     turns = max(map(len, shapes.values()), default=0)
     ordered = [row[turn] for turn in range(turns) for row in shapes.values() if turn < len(row)]

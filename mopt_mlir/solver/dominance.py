@@ -122,7 +122,7 @@ class _Program:
             model.addCons(longest == time if level == objective else longest >= time)
         model.setObjective(longest, "minimize")
         nodes = NODES if objective else NODES_CONVEX
-        done = scip.run(model, gap=GAP, time_limit=time_limit, nodes=nodes, heuristics=True)
+        done = scip.run(model, gap=GAP, time_limit=time_limit, nodes=nodes, convex=False)
         if done and objective is None and model.getStatus() == "nodelimit" and not model.getNSols():
             model.setParam("limits/nodes", -1)
             model.setParam("limits/solutions", 1)

@@ -18,6 +18,7 @@ from mopt_mlir.model.classes import PermutationClass, Reuse, permutation_classes
 from mopt_mlir.model.cost import (
     MEMORY,
     PACK_CYCLES,
+    PACK_PASSES,
     PARALLEL_START,
     TIE_BREAK,
     line_bytes,
@@ -316,8 +317,8 @@ class Evaluator:
         mine = elements / rates.cores if place in ("whole", "L3") else elements
         for resource in passed:
             amount = elements if resource == "DRAM" else mine
-            times[resource] = times[resource] + 2 * size * amount / rates.bytes[resource]
-        return np.asarray(mine * PACK_CYCLES / rates.cycles)
+            times[resource] = times[resource] + PACK_PASSES * size * amount / rates.bytes[resource]
+        return np.asarray(mine * PACK_CYCLES[place] / rates.cycles)
 
 
 def first_that_fits(

@@ -63,12 +63,12 @@ class Incumbent:
             self.from_tiles(evaluate, tiling)
 
     def each_family(self, options: Sequence[Choice]) -> None:
-        """Descend from the whole problem for the most promising choice of each vector shape: good
-        tiles of one are poor starts for another."""
-        families: dict[tuple[str, int], Choice] = {}
+        """Descend from the whole problem for the most promising choice of each vector shape, with
+        and without panels: good tiles of one are poor starts for another."""
+        families: dict[tuple[str, int, bool], Choice] = {}
         for choice in options:
-            kernel = choice.kernel
-            families.setdefault((kernel.lanes, kernel.extent(kernel.lanes)), choice)
+            lanes = choice.kernel.lanes
+            families.setdefault((lanes, choice.kernel.extent(lanes), choice.packed), choice)
         for choice in families.values():
             evaluate = Evaluator(self.problem, self.machine, choice)
             self.from_tiles(evaluate, np.tile(evaluate.units, (len(LEVELS), 1)))

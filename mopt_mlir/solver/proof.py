@@ -29,6 +29,10 @@ NODES = 100
 """Branch-and-bound nodes of the first attempt, which mostly ends with far fewer: if not, a better
 plan and more exact tables help more than its bound."""
 
+FEW, CLOSE = 10, 0.02
+"""So few grids of tile sizes are looked at one by one straight away if the first attempt ends this
+far below the target, relative: what they have in common is then too little to prove much."""
+
 TEMPTATIONS = 6
 """Choices that are taken out of the others one after the other; then they are all looked at one by
 one."""
@@ -68,17 +72,30 @@ class Proof:
         """A lower bound in seconds on the cost of every plan of `options`."""
         cost, pending = self.incumbent.cost, self._alive(options)
         found = self._together(pending, TABLES[0], NODES)
-        if found.bound < self.target and perf_counter() < self.deadline:
+        refined = found.bound
+        if self._is_below(refined):
             for _, sizes in found.starts[:1]:
                 self.incumbent.from_sizes(pending, sizes)
             self.incumbent.each_family(pending)
-            if self.incumbent.cost < cost or not found.starts or len(_by_grid(pending)) == 1:
-                found = self._together(pending, TABLES[1])
-        refined = min(self._refined(pending, found), self.target)  # the target for all the others
+            groups = _by_panels(self._alive(pending))
+            if self.incumbent.cost < cost or not found.starts or len(groups) > 1:
+                found = Attempt(found.bound)
+            refined = min((self._further(group, found) for group in groups), default=self.target)
+        refined = min(refined, self.target)  # the target for all the others
         return min(max(refined, _own_bound(options)), self.incumbent.cost)
 
+    def _further(self, pending: Sequence[Choice], found: Attempt) -> float:
+        """A bound where the first attempt `found` was not enough; its solutions, if it has any, are
+        those of `pending`."""
+        grids = _by_grid(pending)
+        if len(grids) <= FEW and found.bound < (1 - CLOSE) * self.target:
+            return min(map(self._apart, grids.values()))
+        if not found.starts or len(grids) == 1:
+            found = self._together(pending, TABLES[1])
+        return self._refined(pending, found)
+
     def _refined(self, pending: Sequence[Choice], found: Attempt) -> float:
-        """The same where `found` was not enough: the choice that tempts SCIP most is looked at
+        """The same where `found` is not enough: the choice that tempts SCIP most is looked at
         apart, with all others on its grid, until the rest tempts no more."""
         lower = inf
         for _ in range(TEMPTATIONS):
@@ -94,8 +111,16 @@ class Proof:
 
     def _is_open(self, found: Attempt) -> bool:
         """Whether there is something left to prove, and something to begin with."""
-        late = perf_counter() >= self.deadline
-        return found.bound < self.target and bool(found.starts) and not late
+        return self._is_below(found.bound) and bool(found.starts)
+
+    def _is_below(self, bound: float) -> bool:
+        """Whether a bound does not reach the target, and there is time to improve it."""
+        return bound < self.target and perf_counter() < self.deadline
+
+    def _apart(self, grid: Sequence[Choice]) -> float:
+        """A bound for choices on one grid."""
+        found = self._together(grid, TABLES[1])
+        return max(found.bound, self._exactly(grid)) if self._is_open(found) else found.bound
 
     def _exactly(self, grid: Sequence[Choice]) -> float:
         """A bound for choices on one grid, with every tile size exact."""
@@ -130,8 +155,16 @@ def _own_bound(options: Sequence[Choice]) -> float:
 
 
 def _grid(choice: Choice) -> tuple[int, ...]:
-    """What choices share whose tile sizes can be tabulated together."""
-    return tuple(n for dim in choice.units for n in (choice.step(dim), choice.ways(dim)))
+    """What choices share whose tile sizes, and lines of weights, can be tabulated together."""
+    sizes = (n for dim in choice.units for n in (choice.step(dim), choice.ways(dim)))
+    return (*sizes, int(choice.packed))
+
+
+def _by_panels(options: Sequence[Choice]) -> list[Sequence[Choice]]:
+    """Kernels that read panels apart from those that read weights as they lie, which move in lines:
+    SCIP would give them the better of both."""
+    apart = ([c for c in options if c.packed is packed] for packed in (True, False))
+    return [choices for choices in apart if choices]
 
 
 def _by_grid(options: Sequence[Choice]) -> dict[tuple[int, ...], list[Choice]]:

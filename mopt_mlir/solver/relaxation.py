@@ -19,6 +19,7 @@ from mopt_mlir.machine.machine import Machine
 from mopt_mlir.model.cost import (
     MEMORY,
     PACK_CYCLES,
+    PACK_PASSES,
     TENSORS,
     TIE_BREAK,
     usable,
@@ -96,11 +97,11 @@ class Formulation(Variables):
         solution."""
         model, limit = self.model, below / self.scale
         model.setObjlimit(limit)
-        if not scip.run(model, gap=gap, time_limit=time_limit, nodes=nodes):
+        if not scip.run(model, gap=gap, time_limit=time_limit, nodes=nodes, convex=True):
             return Outcome(0.0, ())
         bound = limit
         if model.getStatus() != "infeasible":
-            bound = min(max(model.getDualbound(), 0.0), limit)
+            bound = min(max(0.0, model.getDualbound()), limit)  # in this order NaN is 0
         solutions = model.getSols()[:STARTS]
         return Outcome(bound * self.scale * (1 - TOLERANCE), tuple(map(self._read, solutions)))
 
@@ -412,10 +413,10 @@ class Formulation(Variables):
                 self.add(passed >= (once if shared else least) / slowest * taken)
                 elements = slowest * passed
                 resources = MEMORY[: MEMORY.index(name) + 1]
-            spent["core"].append(elements * (PACK_CYCLES / cores / cycles))
+            spent["core"].append(elements * (PACK_CYCLES[name] / cores / cycles))
             for resource in resources:
                 part = 1 if resource == "DRAM" else 1 / cores
-                spent[resource].append(elements * (2 * part / rates[resource]))
+                spent[resource].append(elements * (PACK_PASSES * part / rates[resource]))
 
     def _objective(self, spent: dict[str, list[Expression]]) -> None:
         """SCIP wants a linear objective: the slowest resource is a variable."""

@@ -109,9 +109,12 @@ def choices(
     """Every choice for `problem`, the most promising first."""
     found = []
     once = _Once(problem, machine)
-    for kernel in menu(problem, machine):
-        packs = needs_panels(problem, kernel) and not constant_weights
-        packed = packs or (constant_weights and kernel.lanes not in problem.input.dims)
+    kernels = [
+        (kernel, *reading)
+        for kernel in menu(problem, machine)
+        for reading in _readings(problem, kernel, constant_weights)
+    ]
+    for kernel, packed, packs in kernels:
         streams = can_stream(problem, machine, kernel)
         kinds = tile_kinds(problem, machine, kernel, panels=packed)
         units = {d: -(-problem.extent(d) // kernel.extent(d)) for d in problem.names}
@@ -139,6 +142,20 @@ def choices(
             choice = replace(choice, work=choice.work_of(covered, problem))
             found.append(replace(choice, bound=once.bound(choice)))
     return sorted(found, key=lambda choice: choice.bound)
+
+
+def _readings(
+    problem: Problem, kernel: Microkernel, constant_weights: bool
+) -> tuple[tuple[bool, bool], ...]:
+    """`(packed, packs)` for each way in which a kernel can get its weights: as they lie, from
+    panels made at run time, or from those that constant weights are free to lie in."""
+    if kernel.lanes in problem.input.dims:
+        return ((False, False),)
+    if constant_weights:
+        return ((True, False),)
+    if needs_panels(problem, kernel):
+        return ((True, True),)
+    return (False, False), (True, True)
 
 
 @lru_cache(maxsize=1024)
@@ -202,7 +219,6 @@ class _Once:
             for index, tensor in enumerate(problem.tensors)
             for panels in (False, True)
         }
-        self.pack_cycles = PACK_CYCLES * self._elements(1, problem.extents, panels=True)
         self.known: dict[tuple[tuple[int, ...], float, bool], float] = {}
 
     def bound(self, choice: Choice) -> float:
@@ -217,10 +233,18 @@ class _Once:
         moved = {"L1": registers, "L2": mine, "L3": mine, "DRAM": whole}
         cycles = work.cycles + work.cycles_per_visit
         if choice.packs:
-            cycles += self.pack_cycles / rates.cores
+            cycles += self._pack_cycles(choice)
         times = [moved[name] / rates.bytes[name] for name in MEMORY]
         times.append(cycles / rates.cycles)
         return choice.start + max(times) + TIE_BREAK * sum(times)
+
+    def _pack_cycles(self, choice: Choice) -> float:
+        """Cycles in which the busiest core packs: its part of all weights, or what it covers."""
+        weights = self.problem.weights.dims
+        everything = prod(self.problem.extent(dim) for dim in weights)
+        mine = prod(choice.covered[dim] for dim in weights)
+        common = min(PACK_CYCLES["whole"], PACK_CYCLES["L3"]) * everything / choice.rates.cores
+        return min(common, min(PACK_CYCLES["L2"], PACK_CYCLES["L1"]) * mine)
 
     def _moved(self, points: Mapping[str, int], passes: float, *, panels: bool) -> float:
         """Bytes of all tensors, the output's `passes` times."""

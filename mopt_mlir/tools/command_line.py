@@ -59,6 +59,14 @@ def add_compilation_options(parser: Parser) -> None:
         action="store_true",
         help="refuse operations that would become plain loops, instead of warning",
     )
+    parser.add_argument(
+        "--candidates",
+        type=int,
+        default=1,
+        metavar="K",
+        help="plans of each convolution to measure on this host, to take the fastest (default 1, "
+        "which measures none)",
+    )
     add_plan_cache_option(parser)
 
 
@@ -72,6 +80,7 @@ def compile_options(arguments: argparse.Namespace) -> CompileOptions:
         cpu=arguments.cpu,
         require_tiled=arguments.require_tiled,
         plan_cache=arguments.plan_cache,
+        candidates=arguments.candidates,
     )
 
 

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mopt_mlir.machine import Machine
-from mopt_mlir.model.cost import PACK_CYCLES, PARALLEL_START, TIE_BREAK
+from mopt_mlir.model.cost import PACK_CYCLES, PACK_PASSES, PARALLEL_START, TIE_BREAK
 from mopt_mlir.model.microkernel import menu, tile_kinds
 from mopt_mlir.plan import Microkernel
 from mopt_mlir.problem import Problem, Tensor
@@ -120,10 +120,18 @@ class Enumeration:
 
     def best(self) -> float:
         return min(
-            One(self, kernel, ways).best()
+            One(self, kernel, ways, packs).best()
             for kernel in menu(self.problem, self.machine)
             for ways in self.splits(kernel)
+            for packs in self.packs(kernel)
         )
+
+    def packs(self, kernel: Microkernel) -> tuple[bool, ...]:
+        """Whether panels are made at run time: vectors of weights that are not contiguous need
+        them, and others may have them."""
+        if self.constant or kernel.lanes in self.problem.input.dims:
+            return (False,)
+        return (False, True) if self.problem.weights.runs_along(kernel.lanes) else (True,)
 
     def splits(self, kernel: Microkernel) -> list[dict[str, int]]:
         """One core alone, and all splits whose largest share no other one undercuts; of those with
@@ -155,7 +163,9 @@ class One:
     """All tilings for one microkernel and split at once: arrays have one axis per moving dim, over
     its `cuts`."""
 
-    def __init__(self, whole: Enumeration, kernel: Microkernel, ways: Mapping[str, int]) -> None:
+    def __init__(
+        self, whole: Enumeration, kernel: Microkernel, ways: Mapping[str, int], packs: bool
+    ) -> None:
         self.whole, self.problem, self.machine = whole, whole.problem, whole.machine
         self.kernel, self.cores = kernel, prod(ways.values())
         self.ways = ways
@@ -163,11 +173,8 @@ class One:
             dim: cuts(self.problem.extent(dim), kernel.extent(dim), ways.get(dim, 1))
             for dim in self.problem.names
         }
-        weights = self.problem.weights
-        over_weights = kernel.lanes not in self.problem.input.dims
-        strided = over_weights and not weights.runs_along(kernel.lanes)
-        self.packs = strided and not whole.constant
-        self.panels = strided or (whole.constant and over_weights)
+        self.packs = packs
+        self.panels = packs or (whole.constant and kernel.lanes not in self.problem.input.dims)
 
     def best(self) -> float:
         fits = reduce(np.logical_and, [self.fits(level) for level in range(3)])
@@ -335,9 +342,9 @@ class One:
             if place != "whole":
                 packed = chosen[LEVELS.index(place)][1]
             mine = packed / self.cores if place in ("whole", "L3") else packed
-            core = core + PACK_CYCLES * mine
+            core = core + PACK_CYCLES[place] * mine
             for name in passed[place]:
-                amounts[name] = amounts[name] + 2 * (packed if name == "DRAM" else mine)
+                amounts[name] = amounts[name] + PACK_PASSES * (packed if name == "DRAM" else mine)
         return self.objective(core, amounts)
 
     def visits(self, streams: frozenset[str]) -> Array:

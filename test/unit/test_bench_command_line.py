@@ -28,7 +28,7 @@ def operators(tmp_path, monkeypatch):
     """A list of one operator, and what is measured besides made up."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(runner, "measure_bandwidths", lambda cpus: {"DRAM read": 40.0})
-    monkeypatch.setattr(runner, "_peak", lambda *_: 100.0)
+    monkeypatch.setattr(runner, "fma_peak", lambda *_: 100.0)
 
     def write(rows=(TINY,), fields=FIELDS):
         Path("operators.json").write_text(json.dumps({"fields": fields, "operators": rows}))
@@ -67,6 +67,8 @@ def test_a_suite_measures_every_configuration_and_keeps_what_there_is(
     before = [file.read_bytes() for file in files]
     assert main([*arguments, "--directory", "results"]) == 0
     assert [file.read_bytes() for file in files] == before
+    assert main([*arguments, "--directory", "one", "--configurations", "c-warm-1"]) == 0
+    assert [file.name for file in Path("one").iterdir()] == ["c-warm-1.json"]
 
 
 def test_the_suite_has_every_configuration_once():
@@ -89,6 +91,7 @@ def test_the_suite_has_every_configuration_once():
         (["run", "--json", "no/o.json"], "no/o.json: error: cannot write it: there is no"),
         (["run", "--json", "o", "--operators", "x.json"], "x.json: error: cannot read it: No such"),
         (["run", "--json", "o", "--only", "R99"], "table1: error: no operator 'R99'; did you mean"),
+        (["suite", "--configurations", "d-hot-1"], "no configuration 'd-hot-1'; known: a-cold-1, "),
         (["scale", "--json", "o", "--counts", "0"], "argument --counts: invalid"),
         (["scale", "--json", "o", "--counts", "9999"], "9999 distinct operators: there are 4800"),
         (["run", "--json", "o", "--python", "/nowhere"], "cannot start /nowhere: No such file"),
@@ -140,12 +143,20 @@ def test_scale(operators, capsys, monkeypatch):
     assert "Planning and compiling" in capsys.readouterr().out
     figures = Scale.read(Path("scale.json"))
     states = [(p.operators, p.plan_cache) for p in figures.planning]
-    assert states == [(1, "off"), (1, "empty"), (1, "full")]
+    assert states == [(1, "empty"), (1, "full")]
     measured = {s.cores: s.gflops is not None for s in figures.scaling}
     assert measured[1]
     assert [b.batch for b in figures.batch] == [1, 2]
     one, eight = (s.predicted_gflops for s in figures.scaling if s.cores in (1, 8))
     assert eight > 2 * one
+    figures.batch.clear()
+    figures.write(Path("scale.json"))  # as if interrupted
+    assert main(["scale", "--json", "scale.json", *arguments]) == 0
+    again = Scale.read(Path("scale.json"))
+    assert (again.planning, again.scaling) == (figures.planning, figures.scaling)
+    assert [b.batch for b in again.batch] == [1, 2]
+    assert main(["scale", "--json", "scale.json", *arguments, "--counts", "2"]) == 1
+    assert "cannot resume: measured with counts=[1], not [2]" in capsys.readouterr().err
 
 
 def test_distinct_operators_are_distinct_and_always_the_same():

@@ -13,7 +13,6 @@ from benchmarks.environment import available_cpus, peers_python, worker_environm
 from benchmarks.peers import REGISTRY
 from benchmarks.peers.interface import UnavailableError
 from benchmarks.peers.iree import tensor_mlir
-from benchmarks.peers.mopt import Mopt
 from benchmarks.protocol import Configuration, Protocol
 from benchmarks.workers import Worker, WorkerError
 from benchmarks.workloads import Workload
@@ -70,16 +69,6 @@ def test_what_iree_is_given_is_the_convolution(operator, protocol):
     (result,) = evaluate(module, "conv", [input_, weights]).results
     np.testing.assert_allclose(result, workload.reference(input_, weights), atol=1e-9)
     load_module(tensor_mlir(workload, weights))  # the constant parses
-
-
-def test_measuring_candidates_needs_a_compiler_that_can(monkeypatch):
-    def compile(source, *, threads=1):
-        raise AssertionError
-
-    monkeypatch.setattr("mopt_mlir.executable.compile", compile)
-    assert Mopt(candidates=1).version
-    with pytest.raises(UnavailableError, match="cannot measure candidates"):
-        Mopt(candidates=5)
 
 
 def test_every_peer_loads_or_says_why_not():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from math import isnan
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -15,6 +16,7 @@ from benchmarks.commands import _verdict
 from benchmarks.comparison import Comparison, describe_sizes
 from benchmarks.results import Failure, Record, Results
 from benchmarks.scale_results import Batch, Planning, Scale, Scaling
+from benchmarks.tables import ratio_cells, summary_cells
 from mopt_mlir import UserError
 
 SIZES = {"n": 1, "k": 64, "h": 56, "w": 56, "c": 32, "r": 3, "s": 3}
@@ -100,15 +102,17 @@ def test_ratio_is_to_the_best_peer_that_is_right(results):
     comparison = Comparison.of(results)
     assert [row.best.peer for row in comparison.rows] == ["onednn"] * 3
     assert [row.ratio for row in comparison.rows] == pytest.approx([2, 0.9, 2])
-    assert comparison.mean_ratio == pytest.approx((2 * 0.9 * 2) ** (1 / 3))
-    assert comparison.worst.operator == "second"
+    assert comparison.ratios() == pytest.approx({"first": 2, "second": 0.9, "third": 2})
+    assert comparison.ratios(peer="iree") == pytest.approx({"first": 4, "third": 3})
+    assert ratio_cells(comparison.ratios()) == ["1.53", "0.90 (second)"]
+    assert ratio_cells({}) == ["", ""]
     assert [(wrong.operator, wrong.peer) for wrong in comparison.wrong] == [WRONG]
 
 
 def test_ours_wrong_has_no_ratio(results):
     results.records[0] = record("first", "mopt", 200.0, correct=False)
     comparison = Comparison.of(results)
-    assert [row.operator for row in comparison.compared] == ["second", "third"]
+    assert list(comparison.ratios()) == ["second", "third"]
 
 
 def test_variants_of_ours_are_no_rivals(results):
@@ -116,7 +120,9 @@ def test_variants_of_ours_are_no_rivals(results):
     comparison = Comparison.of(results)
     assert comparison.rows[0].best.peer == "onednn"
     assert comparison.peers == ("mopt", "mopt-5", "onednn", "iree")
-    assert comparison.mean("mopt-5", lambda r: r.gflops_median) != 1000  # over other operators
+    assert isnan(comparison.mean("mopt-5", lambda r: r.gflops_median))  # over other operators
+    assert comparison.ratios("mopt-5") == {"first": 10}
+    assert summary_cells(comparison)[2:6] == ["1.53", "0.90 (second)", "10.00", "10.00 (first)"]
 
 
 def test_sizes_are_described():
@@ -149,13 +155,14 @@ def test_report_prints_the_table_and_the_summary(path, capsys):
     assert "A cold, 1 core (paper)" in printed
     assert "FMA peak 250 to 250 GFLOP/s; GB/s: L1 read 500, DRAM read 40" in printed
     assert re.search(r"second .*300\.0 WRONG.*oneDNN .*0\.90", printed)
+    assert re.search(r"ours / each .* 1\.53 .* 3\.46 ", printed)
     assert re.search(r"A cold, 1 core .*1\.53.*0\.90 \(second\)", printed)
 
 
 def scale() -> Scale:
     return Scale(
         {key: value for key, value in head().items() if key != "bandwidths"},
-        [Planning(10, "off", 2.0, 3.0), Planning(10, "full", 0.01, 3.0)],
+        [Planning(10, "empty", 2.0, 3.0), Planning(10, "full", 0.01, 3.0)],
         [Scaling("R9", 1, 100.0, 110.0), Scaling("R9", 128, None, 9000.0)],
         [Batch("R9", 64, 0.5, 0.4)],
     )
@@ -168,15 +175,15 @@ def test_document_holds_every_figure(path, tmp_path, capsys):
     assert "performance.md" in capsys.readouterr().err
     text = (tmp_path / "performance.md").read_text()
     for line in (
-        "| A cold, 1 core | 3 | 1.53 | 0.90 (second) | 0.62 | 0.38 (second) | 1 |",
+        "| A cold, 1 core | 3 | 1.53 | 0.90 (second) |  |  | 0.62 | 0.38 (second) | 1 |",
         "- Fast 9000, 2 cores used, 512-bit vectors, L1 48 KiB (planned for as `fast`)",
         "| oneDNN | onednn 1.2.3 | Primitives with",
-        "| A cold, 1 core | 250 to 250 | 500 | 40 |",
+        "50 runs. FMA peak 250 to 250 GFLOP/s; GB/s: L1 read 500, DRAM read 40.",
         "| first | 64,56x56,32,3x3 | 200.0 | 100.0 | 50.0 | oneDNN | 2.00 | 80% | 83% |",
         "Wrong: IREE on second.",
         "PyTorch failed on third: out of memory",
         "Without TVM: No module named 'tvm'.",
-        "| 10 | off | 2.00 | 3.00 | 500 |",
+        "| 10 | empty | 2.00 | 3.00 | 500 |",
         "| 128 |  | 9000 |",
         "| 64 | 500 | 400 |",
     ):

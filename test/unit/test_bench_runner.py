@@ -17,7 +17,7 @@ from benchmarks.crew import Crew, Progress, unsuitable
 from benchmarks.environment import available_cpus, worker_environment
 from benchmarks.operators import read_operators
 from benchmarks.protocol import Configuration, Protocol
-from benchmarks.results import Results
+from benchmarks.results import Results, check_continues
 from benchmarks.runner import Request, compulsory_bytes, measure_operator, run_benchmark
 from benchmarks.workers import Worker, WorkerError
 from benchmarks.workloads import Workload
@@ -65,7 +65,7 @@ def measured(crew, **options):
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch):
-    monkeypatch.setattr(runner, "_peak", lambda *_: 100.0)
+    monkeypatch.setattr(runner, "fma_peak", lambda *_: 100.0)
     monkeypatch.setattr(runner, "measure_bandwidths", lambda cpus: BANDWIDTHS)
 
 
@@ -93,6 +93,12 @@ def test_slow_peers_make_fewer_runs_but_some():
     assert sum(run["count"] for run in crew.runs_of("mopt")) == 10
     assert sum(run["count"] for run in crew.runs_of("mlir")) == runner.LEAST_RUNS
     assert all(run["drop"] == 0 for run in crew.runs_of("mlir"))
+
+
+def test_plain_loops_are_not_run_more_often_than_says_something():
+    crew = PlayedCrew({"mopt": played(), "mlir": played()})
+    measured(crew, repeat=50)
+    assert sum(run["count"] for run in crew.runs_of("mlir")) == 3
 
 
 def test_a_record_has_rates_and_shares():
@@ -209,7 +215,7 @@ def test_ours_and_plain_mlir_from_end_to_end(tmp_path, protocol, isa):
         assert record.protocol == protocol.value
 
 
-def test_resuming_keeps_what_was_measured(tmp_path):
+def test_resuming_keeps_what_was_measured(tmp_path, monkeypatch):
     path = tmp_path / "out.json"
     spec = operators(tmp_path / "operators.json", "first")
     configuration = Configuration(Protocol.PAPER, cold=False)
@@ -225,15 +231,16 @@ def test_resuming_keeps_what_was_measured(tmp_path):
     again, second = run(["mopt"], resume=True).records
     assert again == first
     assert second.operator == "second"
+    monkeypatch.setattr(runner, "Crew", None)  # nobody is needed where nothing is left to do
+    assert run(["mopt"], resume=True).records == [first, second]
     with pytest.raises(UserError, match=r"cannot resume: measured with peers=\['mopt'\], not"):
         run(["mopt", "mlir"], resume=True)
 
 
 def test_results_of_another_commit_are_not_continued(tmp_path):
     head = {"arguments": {"repeat": 5}, "commit": "abc", "machine": {"cpu": "Fast 9000"}}
-    results = Results(dict(head))
-    results.check_continues(head, tmp_path)
+    check_continues(head, head, tmp_path)
     with pytest.raises(UserError, match="measured with commit abc, and this is def"):
-        results.check_continues(head | {"commit": "def"}, tmp_path)
+        check_continues(head, head | {"commit": "def"}, tmp_path)
     with pytest.raises(UserError, match="measured with cpu Fast 9000, and this is Slow 1"):
-        results.check_continues(head | {"machine": {"cpu": "Slow 1"}}, tmp_path)
+        check_continues(head, head | {"machine": {"cpu": "Slow 1"}}, tmp_path)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from benchmarks import timing
-from benchmarks.environment import choose_cpus, cpu_model, worker_environment
+from benchmarks.environment import choose_cpus, cpu_model, load, worker_environment
 from benchmarks.timing import CacheFlush, aligned_copy, largest_cache, time_runs
 from mopt_mlir import UserError
 
@@ -88,6 +88,12 @@ def test_all_workers_share_an_environment():
     assert one["MALLOC_MMAP_MAX_"] == two["MALLOC_MMAP_MAX_"] == "0"
     assert "ONEDNN_MAX_CPU_ISA" not in one
     assert two["ONEDNN_MAX_CPU_ISA"] == "AVX2"
+
+
+def test_load_is_what_others_want(tmp_path):
+    (tmp_path / "loadavg").write_text("9.00 9.00 9.00 3/97 26749\n")
+    assert load(tmp_path / "loadavg") == 2
+    assert load(tmp_path / "nowhere") == 0
 
 
 def test_cpu_model(tmp_path):

@@ -25,7 +25,6 @@ from mopt_mlir.explain.record import to_record
 from mopt_mlir.explain.text import to_text
 from mopt_mlir.machine import by_name
 from mopt_mlir.model.cost import predict
-from mopt_mlir.model.microkernel import needs_panels
 from mopt_mlir.operators import operators_of
 from mopt_mlir.plan import LEVELS, Level, Microkernel, Plan
 from mopt_mlir.plan_attribute import attached
@@ -308,12 +307,7 @@ def test_alternatives_are_plans_that_cost_what_is_said(solved: Explanation) -> N
             assert alternative.obstacle
         else:
             assert alternative.loss == pytest.approx(predicted.cost / cost - 1)
-            assert predicted.cost >= solved.forecast.bound or beyond_the_solver(alternative.plan)
-
-
-def beyond_the_solver(plan: Plan) -> bool:
-    """Whether weights are packed that vectors could read as they lie."""
-    return plan.packing != "none" and not needs_panels(PROBLEM, plan.microkernel)
+            assert predicted.cost >= solved.forecast.bound
 
 
 def test_alternatives_differ_in_what_they_say(solved: Explanation) -> None:

@@ -94,7 +94,7 @@ def test_packing_is_paid_once_per_visit_of_its_tile() -> None:
     elements = KER // 4
 
     def seconds(made: Plan) -> float:
-        return predict(PROBLEM, MACHINE, made).seconds["packing"] * 1e9 / PACK_CYCLES
+        return predict(PROBLEM, MACHINE, made).seconds["packing"] * 1e9 / PACK_CYCLES[made.packing]
 
     assert seconds(plan()) == pytest.approx(elements)
     rows_outside = replace(plan("nhwkcrs", L2={"h": 4, "c": 5}), packing="L2")

@@ -53,36 +53,38 @@ def volumes(problem: Problem, tile: dict[str, int], order: tuple[str, ...]) -> d
     }
 
 
-def test_closed_forms_of_the_paper() -> None:
+@pytest.mark.parametrize("stride", [1, 2])
+def test_closed_forms_of_the_paper(stride: int) -> None:
     """Sec. 4, with T_n T_c (not T_k T_c) in the input's volume, N_h/T_h in Out and Ker where k is
     innermost, and without the factor 2 of the output."""
     extent = {"n": 4, "k": 12, "c": 8, "r": 6, "s": 4, "h": 10, "w": 9}
     tile = {"n": 2, "k": 4, "c": 2, "r": 3, "s": 2, "h": 5, "w": 3}
-    problem = conv2d(**extent)
+    problem = conv2d(**extent, stride=stride)
     tn, tk, tc, tr, ts, th, tw = tile.values()
     qn, qk, qc, qr, qs, qh, qw = (extent[d] // tile[d] for d in extent)
     every = qn * qk * qc * qr * qs * qh * qw
     out, ker = tn * tk * th * tw, tk * tc * tr * ts
-    rows, columns = th + tr - 1, tw + ts - 1
+    st = stride  # at most T_r and T_s, as in the paper
+    rows, columns = st * (th - 1) + tr, st * (tw - 1) + ts
     # The input's overlapping axis: without the trips of the innermost loop, over its whole length.
     forms = {
         "w": (
-            every // qw * tn * tc * rows * (extent["w"] + ts - 1),
+            every // qw * tn * tc * rows * (st * (extent["w"] - 1) + ts),
             qk * qc * qr * qs * ker,
             every * out,
         ),
         "h": (
-            every // qh * tn * tc * (extent["h"] + tr - 1) * columns,
+            every // qh * tn * tc * (st * (extent["h"] - 1) + tr) * columns,
             qk * qc * qr * qs * ker,
             every * out,
         ),
         "s": (
-            every // qs * tn * tc * rows * (tw + extent["s"] - 1),
+            every // qs * tn * tc * rows * (st * (tw - 1) + extent["s"]),
             every * ker,
             qn * qk * qh * qw * out,
         ),
         "r": (
-            every // qr * tn * tc * (th + extent["r"] - 1) * columns,
+            every // qr * tn * tc * (st * (th - 1) + extent["r"]) * columns,
             every * ker,
             qn * qk * qh * qw * out,
         ),

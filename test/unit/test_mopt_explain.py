@@ -187,7 +187,7 @@ def test_the_solvers_other_plans_are_runners_up(run: Run, monkeypatch: pytest.Mo
         best = solver.solve(*request, constant_weights=constant_weights)
         return best, replace(best, packing="L1", levels=(*best.levels[:2], one_channel(best)))
 
-    monkeypatch.setattr(solver, "candidates", candidates, raising=False)
+    monkeypatch.setattr(solver, "candidates", candidates)
     _, text, _ = run("all.mlir", "--entry", "first", "--machine", "haswell", "--format", "json")
     (operator,) = record(text)
     (other,) = [a for a in operator["alternatives"] if a["kind"] == "plan"]

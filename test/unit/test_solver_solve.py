@@ -12,15 +12,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from benchmarks.certificates import challenge
 from benchmarks.workloads import TABLE1
 from mopt_mlir.machine import Machine, by_name
 from mopt_mlir.model.cost import tile_bytes
 from mopt_mlir.plan import Plan
 from mopt_mlir.problem import ElementType, Problem, conv2d
 from mopt_mlir.solver import solve
-from mopt_mlir.solver.evaluate import Evaluator
-from mopt_mlir.solver.space import choices
-from mopt_mlir.solver.walk import Ints
 
 OPERATORS = {row[0]: row[1:] for row in json.loads(TABLE1.read_text())["operators"]}
 
@@ -33,7 +31,7 @@ def table1(name: str, **options: int) -> Problem:
 
 
 def proven(problem: Problem, machine: Machine, threads: int = 1, gap: float = 0.01) -> Plan:
-    plan = solve(problem, machine, threads, gap=gap)
+    plan = solve(problem, machine, threads, gap=gap, time_limit=60)  # also on a busy machine
     plan.check(problem)
     assert plan.prediction is not None
     assert 0 < plan.prediction.lower_bound <= plan.prediction.cost
@@ -71,29 +69,20 @@ def test_unusual_shapes_are_proven_too(sizes: dict[str, int]) -> None:
         proven(conv2d(**sizes, layout=layout, element=element), by_name("znver5"), 2)
 
 
-def test_no_plan_lies_below_the_bound() -> None:
-    rng = np.random.default_rng(5)
-    for name, machine, threads in (
-        ("R2", "znver5", 1),
-        ("R11", "i7-9700k", 8),
-        ("Y9", "haswell", 2),
-    ):
-        problem, target = table1(name), by_name(machine)
-        plan = proven(problem, target, threads)
-        assert plan.prediction is not None
-        options = choices(problem, target, threads, constant_weights=False)
-        for choice in options[:: max(1, len(options) // 40)]:
-            evaluate = Evaluator(problem, target, choice)
-            costs = evaluate(random_tilings(rng, evaluate, 500))
-            fitting = costs.cost[costs.overflow <= 1]
-            assert (fitting >= plan.prediction.lower_bound).all()
-
-
-def random_tilings(rng: np.random.Generator, evaluate: Evaluator, number: int) -> Ints:
-    """Sizes that are uniform in their logarithms, whole extents now and then."""
-    shape = (number, 3, len(evaluate.units))
-    sizes = np.exp(rng.random(shape) * np.log(evaluate.units)).astype(np.int64)
-    return evaluate.nest(np.where(rng.random(shape) < 0.3, evaluate.units, sizes))
+@pytest.mark.parametrize(
+    ("name", "machine", "threads"),
+    [("R2", "znver5", 1), ("Y9", "haswell", 2), ("R11", "i7-9700k", 8)],
+)
+def test_no_plan_lies_below_the_bound(name: str, machine: str, threads: int) -> None:
+    """Among 10^5 random plans are many beside the best one, so that the bound is put to the test;
+    all 32 operators are looked at by `python -m benchmarks.solver --certificates 100000`."""
+    problem, target = table1(name), by_name(machine)
+    plan = proven(problem, target, threads)
+    assert plan.prediction is not None
+    found = challenge(problem, target, plan, 100_000)
+    assert found.plans >= 100_000
+    assert found.predicted == pytest.approx(found.least, rel=1e-9)
+    assert plan.prediction.lower_bound <= found.least <= plan.prediction.lower_bound * 1.1
 
 
 def test_the_same_plan_in_any_process() -> None:
@@ -117,17 +106,6 @@ def test_the_same_plan_in_any_process() -> None:
     assert runs[0].stdout == runs[1].stdout
     assert json.loads(runs[0].stdout) == here.as_dict()
     assert not runs[0].stderr
-
-
-def test_without_time_there_is_a_plan_with_its_true_gap() -> None:
-    problem, machine = table1("Y18"), by_name("i7-9700k")
-    hasty = solve(problem, machine, gap=1e-6, time_limit=0.0)
-    hasty.check(problem)
-    patient = proven(problem, machine)
-    assert hasty.prediction is not None
-    assert patient.prediction is not None
-    assert hasty.prediction.gap > 1e-6
-    assert hasty.prediction.lower_bound <= patient.prediction.cost
 
 
 def test_constant_weights_are_packed_for_nothing() -> None:
@@ -160,28 +138,11 @@ def test_small_problems_keep_simple_loops() -> None:
 
 def test_wrong_arguments_are_refused() -> None:
     problem, machine = conv2d(k=32, h=8, w=14, c=8, r=3, s=3), by_name("znver5")
-    with pytest.raises(ValueError, match="threads is 0; at least one is needed"):
-        solve(problem, machine, 0)
+    with pytest.raises(ValueError, match="solver is 'simplex', not one of exact, algorithm1"):
+        solve(problem, machine, solver="simplex")
     tiny = replace(machine, caches=tuple(replace(c, size=64) for c in machine.caches))
     with pytest.raises(ValueError, match="no register tile fits into the caches of znver5"):
         solve(problem, tiny)
-
-
-def test_a_failing_solver_leaves_a_plan_without_a_tight_bound(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    import pyscipopt
-
-    class Failing(pyscipopt.Model):  # type: ignore[misc]
-        def optimize(self) -> None:
-            raise Exception("SCIP: error in LP solver!")
-
-    monkeypatch.setattr(pyscipopt, "Model", Failing)
-    problem = table1("R2")
-    plan = solve(problem, by_name("znver5"), gap=1e-6)
-    plan.check(problem)
-    assert plan.prediction is not None
-    assert 1e-6 < plan.prediction.gap < 1
 
 
 def test_random_small_convolutions() -> None:

@@ -1,0 +1,142 @@
+"""`mopt-validate`: put the model on trial, and report."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from mopt_mlir.tools.command_line import Parser, run_tool
+
+from ..protocol import ISAS
+
+DESCRIPTION = """\
+Compare what the model predicts of many plans with what measuring them and simulating their memory
+accesses says, on one core. Files of results are continued where they end, so that every command can
+be interrupted and given again."""
+
+DIRECTORY = Path("build/validation")
+TESTSET = "testset"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run mopt-validate on `argv`, by default the process's own: 0, or 1 after a message."""
+    return run_tool(_parser(), _dispatch, argv)
+
+
+def _dispatch(arguments: argparse.Namespace) -> int:
+    from . import commands  # not for --help
+
+    code: int = getattr(commands, arguments.command)(arguments)
+    return code
+
+
+def _parser() -> Parser:
+    parser = Parser(prog="mopt-validate", description=DESCRIPTION)
+    commands = parser.add_subparsers(metavar="command", required=True)
+    _add_measure(commands)
+    _add_simulate(commands)
+    _add_report(commands)
+    return parser
+
+
+def _add_measure(commands: Any) -> None:
+    measure = commands.add_parser(
+        "measure",
+        help="time plans from all over the design space, and the model's own",
+        description="Time plans from all over the design space, and the model's own, each in turn "
+        "with the same reference plan. Results go to DIRECTORY/OPERATORS-ISA.jsonl.",
+    )
+    _add_subjects(measure)
+    measure.add_argument("--rounds", type=int, default=7, metavar="N", help="of each plan (7)")
+    measure.add_argument(
+        "--final-rounds", type=int, default=20, metavar="N", help="of the foremost plans (20)"
+    )
+    measure.add_argument(
+        "--seconds",
+        type=float,
+        default=4.0,
+        metavar="S",
+        help="a plan that takes longer in all its rounds gets fewer (4)",
+    )
+    measure.add_argument(
+        "--warm", dest="cold", action="store_false", help="do not flush the caches before each run"
+    )
+    measure.set_defaults(command="measure")
+
+
+def _add_simulate(commands: Any) -> None:
+    simulate = commands.add_parser(
+        "simulate",
+        help="run the memory accesses of plans through simulated caches",
+        description="Run the memory accesses of the generated code of the same plans through "
+        "simulated caches. Results go to DIRECTORY/OPERATORS-ISA-volumes.jsonl.",
+    )
+    _add_subjects(simulate)
+    simulate.add_argument(
+        "--accesses",
+        type=int,
+        default=1_000_000_000,
+        metavar="N",
+        help="of one plan, after which it is given up, and counted as such (1000000000, some 10 "
+        "seconds)",
+    )
+    simulate.add_argument(
+        "--jobs", type=int, metavar="N", help="plans to simulate at a time (one on each core)"
+    )
+    simulate.add_argument(
+        "--valgrind",
+        action="store_true",
+        help="let valgrind count the misses of the model's own plans as well, if it is installed "
+        "(AVX2 code only, which is all that it knows)",
+    )
+    simulate.set_defaults(command="simulate")
+
+
+def _add_report(commands: Any) -> None:
+    report = commands.add_parser(
+        "report",
+        help="write validation.md with its tables, plots and data",
+        description="Write validation.md, its plots and the compressed data. Predictions are those "
+        "of today's model. The plots need matplotlib: pip install 'mopt-mlir[plot]'.",
+    )
+    report.add_argument(
+        "files", nargs="*", type=Path, metavar="FILE", help=f"of results (all in {DIRECTORY})"
+    )
+    report.add_argument(
+        "--bench",
+        nargs="*",
+        type=Path,
+        default=[],
+        metavar="FILE",
+        help="results of mopt-bench run, for the comparison with other libraries",
+    )
+    report.add_argument(
+        "--output", type=Path, default=Path("docs"), help="directory to write to (docs)"
+    )
+    report.set_defaults(command="report")
+
+
+def _add_subjects(parser: argparse.ArgumentParser) -> None:
+    """What `measure` and `simulate` share."""
+    parser.add_argument(
+        "--operators",
+        default="table1",
+        metavar="FILE",
+        help=f"table1 (default), {TESTSET} (others, to test the model with), or a JSON file of the "
+        "form of Table 1",
+    )
+    parser.add_argument("--only", type=_names, default=[], metavar="NAMES", help="of these, only")
+    parser.add_argument("--isa", choices=ISAS, default=ISAS[0], help="limit the instructions")
+    parser.add_argument(
+        "--samples", type=int, default=100, metavar="N", help="plans of each operator (100)"
+    )
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the sample (0)")
+    parser.add_argument(
+        "--directory", type=Path, default=DIRECTORY, help=f"of the results ({DIRECTORY})"
+    )
+
+
+def _names(text: str) -> list[str]:
+    return [name for name in text.split(",") if name]

@@ -1,0 +1,104 @@
+"""What `mopt-validate` does once its command line is read."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from mopt_mlir.diagnostics import UserError
+
+from .. import environment
+from ..commands import console, progress_bar
+from ..operators import read_operators
+from ..workloads import Workload
+from .command_line import DIRECTORY, TESTSET
+from .measure import Request as Measuring
+from .measure import measure as measure_plans
+from .simulations import Request as Simulating
+from .simulations import simulate_plans
+
+TESTSET_FILE = Path(__file__).with_name("testset.json")
+
+
+def measure(arguments: argparse.Namespace) -> int:
+    """Time plans."""
+    for name in ("samples", "rounds", "final_rounds", "seconds"):
+        _check_positive(arguments, name)
+    operators = _operators(arguments)
+    title = _title(arguments)
+    arguments.directory.mkdir(parents=True, exist_ok=True)
+    request = Measuring(
+        operators,
+        arguments.directory / f"{title}.jsonl",
+        arguments.operators,
+        isa=arguments.isa,
+        cold=arguments.cold,
+        samples=arguments.samples,
+        seed=arguments.seed,
+        rounds=arguments.rounds,
+        final_rounds=arguments.final_rounds,
+        seconds=arguments.seconds,
+    )
+    with progress_bar(title, len(operators)) as (progress, finish):
+        measure_plans(request, progress, finish)
+    return 0
+
+
+def simulate(arguments: argparse.Namespace) -> int:
+    """Simulate the memory accesses of plans."""
+    jobs = len(environment.core_cpus()) if arguments.jobs is None else arguments.jobs
+    for name in ("samples", "accesses"):
+        _check_positive(arguments, name)
+    if jobs < 1:
+        raise UserError(f"jobs={jobs}: must be positive")
+    operators = _operators(arguments)
+    title = _title(arguments)
+    arguments.directory.mkdir(parents=True, exist_ok=True)
+    request = Simulating(
+        operators,
+        arguments.directory / f"{title}-volumes.jsonl",
+        arguments.operators,
+        isa=arguments.isa,
+        samples=arguments.samples,
+        seed=arguments.seed,
+        limit=arguments.accesses,
+        jobs=jobs,
+        check=arguments.valgrind,
+    )
+    with progress_bar(f"{title}, simulated", len(operators)) as (progress, finish):
+        simulate_plans(request, progress, lambda operator: finish(operator.name))
+    return 0
+
+
+def report(arguments: argparse.Namespace) -> int:
+    """Write the document."""
+    from ..comparison import Comparison
+    from ..results import Results
+    from .document import write_document
+    from .judgement import read_trials
+
+    files = arguments.files or sorted(DIRECTORY.glob("*.jsonl"))
+    trials = read_trials(files)
+    if not trials:
+        raise UserError(f"no measurements; mopt-validate measure writes them to {DIRECTORY}")
+    comparisons = [Comparison.of(Results.read(path)) for path in arguments.bench]
+    note = write_document(arguments.output, trials, comparisons, files)
+    console(stderr=True).print(note, highlight=False, markup=False)
+    return 0
+
+
+def _operators(arguments: argparse.Namespace) -> list[Workload]:
+    spec = str(TESTSET_FILE) if arguments.operators == TESTSET else arguments.operators
+    return read_operators(spec, arguments.only)
+
+
+def _title(arguments: argparse.Namespace) -> str:
+    """The operators and the instruction set, as files are named: `table1-native`."""
+    warm = "" if getattr(arguments, "cold", True) else "-warm"
+    return f"{Path(arguments.operators).stem}-{arguments.isa}{warm}"
+
+
+def _check_positive(arguments: argparse.Namespace, name: str) -> None:
+    value = getattr(arguments, name)
+    if not value > 0:
+        raise UserError(f"{name.replace('_', '-')}={value}: must be positive")

@@ -1,0 +1,143 @@
+"""What the model has to reach, and what it does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from math import isnan, nan
+from statistics import fmean, median
+
+from mopt_mlir.model.cost import MEMORY
+
+from ..summary import geometric_mean
+from .judgement import Trial, Verdict
+
+WORST_LOSS = 0.045
+"""The top-1 loss of the paper's worst operator (Sec. 9)."""
+
+USUAL_LOSS, EXCEPTIONS = 0.03, 2
+"""The loss that the paper stays below on all of its 32 operators but two."""
+
+MEAN_LOSS = 0.015
+TOP5_LOSS = 0.01
+
+MEDIAN_CORRELATION, WORST_CORRELATION = 0.8, 0.5
+"""Of the ranks of predicted and measured time, over the operators."""
+
+VOLUME_ERROR = 0.15
+"""The median relative error of the volume that the model calls the bottleneck."""
+
+CANDIDATES_GAIN = 1.03
+"""How much faster the best of five candidates may be than the first."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure to reach. `value` is NaN where nothing was measured; `worst` is the operator that
+    decides, if one does."""
+
+    title: str
+    target: str
+    value: float
+    text: str
+    is_met: bool
+    worst: str = ""
+
+    @property
+    def cell(self) -> str:
+        """What was found, as a report says it."""
+        if isnan(self.value):
+            return "not measured"
+        where = f" ({self.worst})" if self.worst else ""
+        return f"{self.text}{where}, {'reached' if self.is_met else '**missed**'}"
+
+
+def figures(trial: Trial) -> list[Figure]:
+    """The figures to reach of one trial, in a fixed order."""
+    sampled = [v for v in trial.verdicts if v.sample]
+    chosen = [v for v in trial.verdicts if v.own is not None]
+    return [
+        *_losses("among the sample", sampled, lambda v, k: v.top_loss(k)),
+        *_losses("own plan, against all", chosen, lambda v, k: v.chosen_loss(k)),
+        *_correlations(sampled),
+        *(_volume_error(trial, resource) for resource in MEMORY),
+        _gain_of_candidates(chosen),
+    ]
+
+
+def _losses(
+    what: str, verdicts: Sequence[Verdict], loss: Callable[[Verdict, int], float]
+) -> list[Figure]:
+    first = {v.name: loss(v, 1) for v in verdicts}
+    fifth = {v.name: loss(v, 5) for v in verdicts}
+    usual = sum(value <= USUAL_LOSS for value in first.values())
+    needed = len(first) - EXCEPTIONS
+    return [
+        _worst(f"top-1 loss, {what}: worst", first, WORST_LOSS),
+        Figure(
+            f"top-1 loss, {what}: operators within {USUAL_LOSS:.0%}",
+            f"all but {EXCEPTIONS}",
+            usual if first else nan,
+            f"{usual} of {len(first)}",
+            usual >= needed,
+        ),
+        _at_most(f"top-1 loss, {what}: mean", _mean(first.values()), MEAN_LOSS),
+        _worst(f"top-5 loss, {what}: worst", fifth, TOP5_LOSS),
+    ]
+
+
+def _mean(values: Collection[float]) -> float:
+    return fmean(values) if values else nan
+
+
+def _worst(title: str, losses: dict[str, float], limit: float) -> Figure:
+    worst = max(losses, key=lambda name: losses[name], default="")
+    return _at_most(title, losses.get(worst, nan), limit, worst)
+
+
+def _at_most(title: str, value: float, limit: float, worst: str = "") -> Figure:
+    return Figure(title, f"at most {limit:.1%}", value, f"{value:.1%}", value <= limit, worst)
+
+
+def _correlations(verdicts: Sequence[Verdict]) -> list[Figure]:
+    # of two or three plans ranks say nothing, and those of equal ones are not defined
+    found = {v.name: v.spearman for v in verdicts if not isnan(v.spearman)}
+    middle = median(found.values()) if found else nan
+    worst = min(found, key=lambda name: found[name], default="")
+    least = found.get(worst, nan)
+    title = "Spearman correlation of predicted and measured time"
+    return [
+        Figure(
+            f"{title}: median",
+            f"at least {MEDIAN_CORRELATION}",
+            middle,
+            f"{middle:.2f}",
+            middle >= MEDIAN_CORRELATION,
+        ),
+        Figure(
+            f"{title}: worst",
+            f"at least {WORST_CORRELATION}",
+            least,
+            f"{least:.2f}",
+            least >= WORST_CORRELATION,
+            worst,
+        ),
+    ]
+
+
+def _volume_error(trial: Trial, resource: str) -> Figure:
+    flows = (flow for flow in trial.flows if flow.sampled and flow.slowest_memory == resource)
+    errors = [abs(flow.ratio(resource) - 1) for flow in flows]
+    title = f"volume from {resource} where it is the slowest memory: median error"
+    return _at_most(title, median(errors) if errors else nan, VOLUME_ERROR)
+
+
+def _gain_of_candidates(verdicts: Sequence[Verdict]) -> Figure:
+    gain = geometric_mean(v.gain_of_candidates for v in verdicts)
+    return Figure(
+        "best of five candidates / own plan: geometric mean of speeds",
+        f"at most {CANDIDATES_GAIN}",
+        gain,
+        f"{gain:.3f}",
+        gain <= CANDIDATES_GAIN,
+    )

@@ -1,0 +1,242 @@
+"""validation.md: the model on trial, as a document that explains itself. Every figure is found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from statistics import median
+
+from mopt_mlir.diagnostics import UserError
+from mopt_mlir.output import write_output
+
+from .. import plots
+from ..comparison import Comparison
+from ..document import machines, markdown
+from . import figures, tables
+from .judgement import Trial
+from .records import compress
+
+NAME = "validation.md"
+DATA = "validation"
+"""The directory of plots and data, beside the document."""
+
+_CAUSES = Path(__file__).with_name("causes.md")
+
+_INTRODUCTION = """\
+# The model on trial
+
+Written by `mopt-validate report`; every figure was measured or simulated, none is typed in. To
+repeat all of it, on a machine that does nothing else, for hours:
+
+```console
+$ make validate
+```
+
+`make validate-smoke` takes ten minutes for a small part of it. The data is in [{data}]({data}):
+every plan, every run, in lines of JSON. `mopt-validate report docs/{data}/*.jsonl.xz` makes this
+document of it, with the predictions of today's model.
+
+The questions are those of Sec. 9 of the paper: how much performance is lost by taking what the
+model likes best, how well its order of plans is that of measuring, and how well it knows what moves
+between the caches.
+"""
+
+_FIGURES = """\
+## Figures to reach
+
+The first limits are what the paper reports of its own model: at most 4.5% lost on any operator, and
+at most 3% on all but two of 32. A figure that is missed is said to be missed.
+"""
+
+_METHOD = """\
+## Method
+
+**Plans.** Of each operator {samples} plans for one core are drawn (seed {seed}): the microkernel
+uniformly from all that the solver may choose from, the class of loop orders of each level and the
+place to pack at as well; tile sizes uniformly in the logarithm of the number of register tiles in a
+tile or of that of tiles in the dim, with equal chance, three for each dim in descending order, and
+anew until all levels fit into their caches. None is left out for what it does afterwards. Beside
+them are the model's own plan and the others that `candidates=5` offers. The operators of the test
+set are from VGG, Inception, ConvNeXt, EfficientNet, networks with dilated filters, and one with a
+batch; they were chosen when the method was, and are there to be judged by only.
+
+**Time.** The paper's protocol: plain NCHW images and KCRS weights, all packing timed, {cold}, one
+pinned core. All plans of an operator are timed in one process, each run right after a run of one
+reference plan, in {rounds} rounds that take turns; what counts is the median of the ratios, so that
+the clock's drift is divided out. A plan for which that would take too long gets fewer rounds. Then
+the five that are predicted best, the ten that were measured best and the model's own meet in
+{final_rounds} further rounds: these alone decide which plan is the best and what is lost against
+it, since the fastest of a hundred short measurements is a lucky one. Each result is compared with a
+reference in float64.
+
+**Loss.** Top-k among the sample is 1 - t(best sampled) / t(best of the k sampled plans that are
+predicted best). The own plan's is against the best of all that were timed, samples and candidates;
+its top-5 adds the four plans that the model likes best after it.
+
+**Noise.** The standard error of each median follows from the quartiles of its ratios; the column +-
+has that of the own plan's loss. A/A is how far the reference is from itself when it is compiled
+once more and measured like any other plan. The ratios of a plan scatter by {scatter} from round to
+round (median over all plans).
+
+**Volumes.** The code that is generated for a plan is run with each load and store replaced by a
+call of a simulated hierarchy of caches: set-associative, least recently used, written back, of this
+machine's sizes, empty at first; and through fully associative caches of the same sizes beside it.
+Lines that are dirty at the end count as written. So the trace is that of the generated loop nest,
+packing, edges and order of accesses included, at the granularity of cache lines.
+"""
+
+
+def write_document(
+    directory: Path,
+    trials: Sequence[Trial],
+    comparisons: Sequence[Comparison],
+    data: Sequence[Path],
+) -> str:
+    """Write the document, its plots and the `data` into `directory`; without matplotlib, no plots.
+
+    Returns what was written, for the user. Raises UserError if that is not possible.
+    """
+    try:
+        (directory / DATA).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"cannot create it: {error.strerror}", str(directory)) from None
+    try:
+        drawn = {name: draw() for name, draw in _plots(trials, comparisons)}
+        note = f"wrote {directory / NAME} and {len(drawn)} plot{'s' * (len(drawn) != 1)}"
+    except ImportError:
+        drawn = {}
+        note = f"wrote {directory / NAME} without plots: pip install 'mopt-mlir[plot]'"
+    for name, svg in drawn.items():
+        write_output(directory / DATA / name, svg)
+    for path in data:
+        compress(path, directory / DATA)
+    text = "\n".join(_sections(trials, comparisons, set(drawn)))
+    write_output(directory / NAME, text.encode())
+    return note
+
+
+def _plots(
+    trials: Sequence[Trial], comparisons: Sequence[Comparison]
+) -> Iterator[tuple[str, Callable[[], bytes]]]:
+    """The name of each plot, and what draws it."""
+    for trial in trials:
+        yield f"{trial.title}-losses.svg", lambda t=trial: figures.losses(t)  # type: ignore[misc]
+        yield f"{trial.title}-times.svg", lambda t=trial: figures.times(t)  # type: ignore[misc]
+        yield f"{trial.title}-orders.svg", lambda t=trial: figures.orders(t)  # type: ignore[misc]
+    for comparison in comparisons:
+        slug = comparison.results.configuration.slug
+        if "onednn" in comparison.peers:
+            yield f"{slug}.svg", lambda c=comparison: plots.bars(c, "onednn")  # type: ignore[misc]
+
+
+def _sections(
+    trials: Sequence[Trial], comparisons: Sequence[Comparison], drawn: set[str]
+) -> Iterator[str]:
+    yield _INTRODUCTION.format(data=DATA)
+    yield _FIGURES
+    columns = ("figure", "to reach", *(trial.title for trial in trials))
+    yield markdown(columns, tables.figure_rows(trials))
+    yield from machines([trial.head for trial in trials])
+    yield _method(trials)
+    yield "## Losses and orders\n"
+    for trial in trials:
+        yield from _losses(trial, drawn)
+    yield "## Data volumes\n"
+    for trial in trials:
+        yield from _volumes(trial, drawn)
+    yield "## What the model gets wrong\n"
+    for trial in trials:
+        yield from _wrong(trial)
+    yield _CAUSES.read_text()
+    if comparisons:
+        yield "## Comparison with others\n"
+    for comparison in comparisons:
+        yield from _comparison(comparison, drawn)
+
+
+def _method(trials: Sequence[Trial]) -> str:
+    head = trials[0].head
+    spreads = [spread for trial in trials for spread in tables.spread_of_rounds(trial)]
+    return _METHOD.format(
+        samples=max((len(v.sample) for trial in trials for v in trial.verdicts), default=0),
+        seed=head["must_agree"]["seed"],
+        cold="caches flushed before each run" if head["must_agree"]["cold"] else "caches warm",
+        rounds=head["rounds"],
+        final_rounds=head["final_rounds"],
+        scatter=tables.percent(median(spreads)) if spreads else "an unknown amount",
+    )
+
+
+def _losses(trial: Trial, drawn: set[str]) -> Iterator[str]:
+    yield f"### {trial.title}\n"
+    counters = any(p.counters for v in trial.verdicts for p in v.points.values())
+    plans = sum(len(verdict.points) for verdict in trial.verdicts)
+    wrong = [p for v in trial.verdicts for p in v.points.values() if not _is_right(p.error)]
+    yield (
+        f"{plans} plans, of which {len(wrong)} gave wrong results; {len(trial.failed)} more could "
+        f"not be measured. Hardware counters: {'recorded' if counters else 'none on this host'}.\n"
+    )
+    for failure in trial.failed:
+        yield f"- {failure.subject.operator}: {failure.reason}"
+    if trial.failed:
+        yield ""
+    yield from _picture(f"{trial.title}-losses.svg", "loss of each operator", drawn)
+    yield markdown(tables.LOSS_COLUMNS, tables.loss_rows(trial))
+    yield from _picture(f"{trial.title}-times.svg", "predicted and measured times", drawn)
+    yield from _picture(f"{trial.title}-orders.svg", "plans in predicted order", drawn)
+
+
+def _is_right(error: float | None) -> bool:
+    return error is not None and error <= 1
+
+
+def _volumes(trial: Trial, drawn: set[str]) -> Iterator[str]:
+    if not trial.flows:
+        return
+    yield f"### {trial.title}\n"
+    yield (
+        f"Bytes that leave the cache named (L1: to and from registers), of {len(trial.flows)} "
+        f"plans; {len(trial.given_up)} more were given up because they take too many accesses. "
+        "Conflicts: volume / that of fully associative caches.\n"
+    )
+    yield markdown(tables.VOLUME_COLUMNS, tables.volume_rows(trial))
+    yield "Predicted / simulated by tensor, median:\n"
+    yield markdown(("from", "tensor", "own plans", "sample"), tables.tensor_rows(trial))
+    if checked := tables.check_rows(trial):
+        yield (
+            "Lines fetched in the simulation, and how far off valgrind's counts of machine code "
+            "are (it sees register spills and other addresses, counts an access to two lines once, "
+            "and starts with caches that Python has used):\n"
+        )
+        yield markdown(tables.CHECK_COLUMNS, checked)
+
+
+def _wrong(trial: Trial) -> Iterator[str]:
+    yield f"### {trial.title}\n"
+    misses = tables.miss_rows(trial)
+    if misses:
+        yield "Operators whose own plan loses more than 3%, and the best plan found:\n"
+        yield markdown(tables.MISS_COLUMNS, misses)
+    else:
+        yield "No operator's own plan loses more than 3%.\n"
+    yield (
+        "Kinds of plans, and how far their measured times are from the predicted ones, relative to "
+        "the mean of their operator (geometric mean, and spread as a factor):\n"
+    )
+    yield markdown(tables.GROUP_COLUMNS, tables.group_rows(trial))
+
+
+def _comparison(comparison: Comparison, drawn: set[str]) -> Iterator[str]:
+    configuration, head = comparison.results.configuration, comparison.results.head
+    yield f"### {configuration.title}\n"
+    yield (
+        f"Mean GFLOP/s of {head['arguments']['repeat']} runs with 95% confidence intervals, caches "
+        f"{'flushed before each' if configuration.cold else 'warm'}.\n"
+    )
+    yield from _picture(f"{configuration.slug}.svg", "rates relative to oneDNN", drawn)
+    yield markdown(tables.peer_columns(comparison), tables.peer_rows(comparison))
+
+
+def _picture(name: str, what: str, drawn: set[str]) -> Iterator[str]:
+    if name in drawn:
+        yield f"![{what}]({DATA}/{name})\n"

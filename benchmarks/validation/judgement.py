@@ -1,0 +1,320 @@
+"""What today's model predicts of the plans in files of results, beside what was found of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import hypot, log, nan
+from pathlib import Path
+from statistics import fmean, median
+from typing import Any
+
+from mopt_mlir.machine.machine import Cache, Machine
+from mopt_mlir.model.cost import MEMORY, predict
+from mopt_mlir.plan import Plan, Prediction
+from mopt_mlir.problem import Problem
+
+from ..workloads import Workload
+from . import statistics
+from .planned import problem_of
+from .records import (
+    COMPRESSED,
+    VOLUMES,
+    Choice,
+    Failed,
+    Measurement,
+    Record,
+    Simulated,
+    Start,
+    operator_of,
+    read,
+)
+from .volumes import ASSOCIATIVE, FULL, Volumes
+
+
+@dataclass(frozen=True)
+class Point:
+    """A plan that was timed. `seconds` are those of the reference over all of the operator's
+    measurements, times the median ratio of this plan's; `ratios` are those of its rounds, `final`
+    ones if there are any."""
+
+    key: str
+    plan: Plan
+    prediction: Prediction
+    sampled: bool
+    seconds: float
+    ratios: tuple[float, ...]
+    final: bool
+    error: float | None
+    counters: Mapping[str, float]
+
+    @property
+    def uncertainty(self) -> float:
+        """Relative standard error of `seconds`."""
+        return statistics.uncertainty(self.ratios)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One operator. `points` are its plans by key, `chosen` the keys of the model's own plan and
+    the other candidates, `again` how the reference compares with itself, relative."""
+
+    workload: Workload
+    peak_gflops: float
+    points: Mapping[str, Point]
+    chosen: tuple[str, ...]
+    again: float
+    failed: tuple[Failed, ...]
+
+    @property
+    def name(self) -> str:
+        return self.workload.name
+
+    @cached_property
+    def sample(self) -> list[Point]:
+        return [point for point in self.points.values() if point.sampled]
+
+    @property
+    def own(self) -> Point | None:
+        return self.points.get(self.chosen[0]) if self.chosen else None
+
+    @property
+    def candidates(self) -> list[Point]:
+        """The own plan and those beside it."""
+        return [self.points[key] for key in self.chosen if key in self.points]
+
+    @cached_property
+    def best_sampled(self) -> Point:
+        return _fastest(self.sample)
+
+    @cached_property
+    def best(self) -> Point:
+        """The fastest of all plans that were timed."""
+        return _fastest(list(self.points.values()))
+
+    def top_loss(self, k: int) -> float:
+        """Among the sample, of the best of the `k` predicted best, against the best."""
+        predicted = [point.prediction.cost for point in self.sample]
+        measured = [point.seconds for point in self.sample]
+        return statistics.top_loss(predicted, measured, k, self.best_sampled.seconds)
+
+    def chosen_loss(self, k: int) -> float:
+        """Of the best of the `k` plans that the model likes best of all, its own first, against the
+        best of all; NaN if the own plan was not timed."""
+        if self.own is None:
+            return nan
+        rest = [point for point in self.points.values() if point is not self.own]
+        ranked = [self.own, *sorted(rest, key=lambda point: point.prediction.cost)]
+        return statistics.loss(min(p.seconds for p in ranked[:k]), self.best.seconds)
+
+    @property
+    def gain_of_candidates(self) -> float:
+        """How much faster the best of the candidates is than the own plan: a ratio, at least 1."""
+        if self.own is None:
+            return nan
+        return self.own.seconds / min(point.seconds for point in self.candidates)
+
+    @cached_property
+    def spearman(self) -> float:
+        return statistics.spearman(*self._orders)
+
+    @cached_property
+    def kendall(self) -> float:
+        return statistics.kendall(*self._orders)
+
+    @property
+    def _orders(self) -> tuple[list[float], list[float]]:
+        """Of the sample."""
+        return [p.prediction.cost for p in self.sample], [p.seconds for p in self.sample]
+
+    @property
+    def noise(self) -> float:
+        """The relative standard error of a loss: of the two plans that it compares."""
+        if self.own is None:
+            return nan
+        return hypot(self.own.uncertainty, self.best.uncertainty)
+
+    def gflops(self, point: Point) -> float:
+        return self.workload.flops / point.seconds * 1e-9
+
+
+@dataclass(frozen=True)
+class Flow:
+    """A plan whose accesses were simulated: bytes by resource and tensor, found and predicted;
+    `misses` of each cache in lines, and as `valgrind` counts them, if it did."""
+
+    operator: str
+    key: str
+    plan: Plan
+    sampled: bool
+    prediction: Prediction
+    found: Mapping[str, Volumes]
+    misses: Mapping[str, int]
+    valgrind: Mapping[str, int]
+
+    def ratio(self, resource: str, hierarchy: str = ASSOCIATIVE) -> float:
+        """Predicted / simulated."""
+        found = sum(self.found[hierarchy][resource].values())
+        return sum(self.prediction.volumes[resource].values()) / found
+
+    def conflicts(self, resource: str) -> float:
+        """How many times as much moves as with full associativity."""
+        associative, full = (
+            sum(self.found[title][resource].values()) for title in (ASSOCIATIVE, FULL)
+        )
+        return associative / full
+
+    @property
+    def slowest_memory(self) -> str:
+        """The resource that the model calls the bottleneck, but for computing."""
+        seconds = self.prediction.seconds
+        return max(MEMORY, key=lambda name: seconds[name])
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One list of operators on one instruction set: `table1-native`."""
+
+    title: str
+    head: dict[str, Any]
+    verdicts: tuple[Verdict, ...]
+    flows: tuple[Flow, ...]
+    given_up: tuple[Failed, ...]
+
+    @property
+    def failed(self) -> list[Failed]:
+        return [failure for verdict in self.verdicts for failure in verdict.failed]
+
+    def flow_of(self, operator: str, key: str) -> Flow | None:
+        return self._flows.get((operator, key))
+
+    @cached_property
+    def _flows(self) -> dict[tuple[str, str], Flow]:
+        return {(flow.operator, flow.key): flow for flow in self.flows}
+
+
+def read_trials(paths: Sequence[Path]) -> list[Trial]:
+    """The files of `mopt-validate measure`, each with its volumes if these are among `paths`.
+
+    Raises UserError for a file that is none of ours.
+    """
+    files = {path: read(path) for path in paths}
+    volumes = {
+        _title(path).removesuffix("-volumes"): records
+        for path, (head, records) in files.items()
+        if head["kind"] == VOLUMES
+    }
+    measured = [(p, *found) for p, found in files.items() if found[0]["kind"] != VOLUMES]
+    trials = (
+        # volumes do not depend on whether the caches were warm
+        _trial(_title(p), head, r, volumes.get(_title(p).removesuffix("-warm"), []))
+        for p, head, r in measured
+    )
+    return sorted(trials, key=lambda trial: (trial.head["operators"] != "table1", trial.title))
+
+
+def _title(path: Path) -> str:
+    return path.name.removesuffix(COMPRESSED).removesuffix(".jsonl")
+
+
+def _trial(title: str, head: dict[str, Any], records: list[Record], volumes: list[Record]) -> Trial:
+    machine = _machine(head["machine"]["planned_for"])
+    starts = {record.operator: record for record in records if isinstance(record, Start)}
+    by_operator: dict[str, list[Record]] = {name: [] for name in starts}
+    for record in records:
+        by_operator[operator_of(record)].append(record)
+    verdicts, flows = [], []
+    for name, start in starts.items():
+        workload = _workload(start)
+        problem = problem_of(workload)
+        if any(isinstance(record, Measurement) for record in by_operator[name]):
+            verdicts.append(_verdict(start, workload, problem, machine, by_operator[name]))
+        flows += [
+            _flow(record, problem, machine)
+            for record in volumes
+            if isinstance(record, Simulated) and record.subject.operator == name
+        ]
+    given_up = tuple(record for record in volumes if isinstance(record, Failed))
+    return Trial(title, head, tuple(verdicts), tuple(flows), given_up)
+
+
+def _machine(data: dict[str, Any]) -> Machine:
+    return Machine(**{**data, "caches": tuple(Cache(**cache) for cache in data["caches"])})
+
+
+def _workload(start: Start) -> Workload:
+    pairs = {name: tuple(start.sizes[name]) for name in ("strides", "dilations")}
+    return Workload(name=start.operator, **{**start.sizes, **pairs})
+
+
+def _verdict(
+    start: Start, workload: Workload, problem: Problem, machine: Machine, records: list[Record]
+) -> Verdict:
+    measured: dict[str, Measurement] = {}
+    for record in records:
+        if isinstance(record, Measurement):
+            known = measured.get(record.subject.key)
+            if known is None or record.final >= known.final:
+                measured[record.subject.key] = record
+    reference = median(s for r in measured.values() for one in r.reference for s in one)
+    again = [abs(statistics.paired_ratio(r) - 1) for r in measured.values() if _is_again(r)]
+    choices = [record for record in records if isinstance(record, Choice)]
+    return Verdict(
+        workload,
+        start.peak_gflops,
+        {
+            key: _point(record, reference, problem, machine)
+            for key, record in measured.items()
+            if not _is_again(record)
+        },
+        choices[-1].keys if choices else (),
+        again[0] if again else nan,
+        tuple(record for record in records if isinstance(record, Failed)),
+    )
+
+
+def _is_again(record: Measurement) -> bool:
+    return record.subject.role == "again"
+
+
+def _point(record: Measurement, reference: float, problem: Problem, machine: Machine) -> Point:
+    ratios = tuple(statistics.round_ratios(record))
+    return Point(
+        record.subject.key,
+        record.subject.plan,
+        predict(problem, machine, record.subject.plan),
+        record.subject.role == "sample",
+        reference * median(ratios),
+        ratios,
+        record.final,
+        record.error,
+        record.counters,
+    )
+
+
+def _flow(record: Simulated, problem: Problem, machine: Machine) -> Flow:
+    subject = record.subject
+    return Flow(
+        subject.operator,
+        subject.key,
+        subject.plan,
+        subject.role == "sample",
+        predict(problem, machine, subject.plan),
+        record.volumes,
+        record.misses,
+        record.valgrind,
+    )
+
+
+def _fastest(points: Sequence[Point]) -> Point:
+    """Of those that met in the final rounds, if there are any."""
+    final = [point for point in points if point.final]
+    return min(final or points, key=lambda point: point.seconds)
+
+
+def residuals(verdict: Verdict) -> dict[str, float]:
+    """By key, the logarithm of measured / predicted seconds, less the operator's mean."""
+    found = {p.key: log(p.seconds / p.prediction.cost) for p in verdict.points.values()}
+    mean = fmean(found.values())
+    return {key: value - mean for key, value in found.items()}

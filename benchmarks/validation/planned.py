@@ -1,0 +1,70 @@
+"""Compiling a convolution with a plan that is given."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..peers.mopt import AVX2_CPU, AVX2_MACHINE
+from ..workloads import Workload
+
+if TYPE_CHECKING:
+    from mopt_mlir import Executable
+    from mopt_mlir.compile_options import CompileOptions
+    from mopt_mlir.machine import Machine
+    from mopt_mlir.plan import Plan
+    from mopt_mlir.problem import Problem
+
+
+def problem_of(workload: Workload) -> Problem:
+    """What the planner sees of a workload."""
+    from mopt_mlir.extract import normalise
+    from mopt_mlir.problem import ElementType, conv2d
+
+    layout, _, weights = workload.layout.partition("_")
+    sizes = {name: getattr(workload, name) for name in "nkhwcrs"}
+    problem = conv2d(
+        **sizes,
+        stride=workload.strides,
+        dilation=workload.dilations,
+        layout=layout,
+        weights=weights,
+        element=ElementType(workload.element),
+    )
+    return normalise(problem)[0]
+
+
+def machine_for(isa: str) -> Machine:
+    """The host as plans are made for it, its instructions limited to `isa`."""
+    from mopt_mlir.machine import resolve
+
+    return resolve(AVX2_MACHINE if isa == "avx2" else "host")
+
+
+def options_for(isa: str) -> CompileOptions:
+    """How code is generated for the host with instructions of `isa`."""
+    from mopt_mlir.compile_options import CompileOptions
+
+    machine, cpu = (AVX2_MACHINE, AVX2_CPU) if isa == "avx2" else ("host", None)
+    return CompileOptions(machine=machine, cpu=cpu, require_tiled=True, plan_cache=False)
+
+
+def module_with(workload: Workload, plan: Plan) -> Any:
+    """The MLIR of a workload, its convolution carrying `plan`."""
+    from mopt_mlir import plan_attribute
+    from mopt_mlir.bindings import bindings_of
+    from mopt_mlir.compilation import load_module
+    from mopt_mlir.planning import convolutions
+
+    module = load_module(workload.mlir())
+    bindings = bindings_of(module)
+    with module.context, module.location:
+        (convolution,) = convolutions(module, bindings)
+        plan_attribute.attach(convolution.operation, plan, bindings)
+    return module
+
+
+def compile_plan(workload: Workload, plan: Plan, isa: str) -> Executable:
+    """Raises UserError if the plan does not fit or code cannot be generated."""
+    from mopt_mlir.executable import compile_with
+
+    return compile_with(module_with(workload, plan), options_for(isa))

@@ -1,0 +1,135 @@
+"""The plans that the model is tried with: its own, and some from all over the design space."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from math import log
+
+import numpy as np
+
+from mopt_mlir.machine import Machine
+from mopt_mlir.model.classes import PermutationClass, permutation_classes
+from mopt_mlir.model.cost import cache_bytes, can_stream, predict, usable
+from mopt_mlir.model.microkernel import menu, needs_panels
+from mopt_mlir.plan import LEVELS, PACKINGS, Level, Microkernel, Plan
+from mopt_mlir.problem import Problem
+
+from .records import Subject
+
+CANDIDATES = 5
+"""As in the paper's MOpt-5."""
+
+DRAWS = 4000
+"""Tilings that are tried with one microkernel before another one is drawn: some fit with none."""
+
+
+def subjects(
+    operator: str, problem: Problem, machine: Machine, samples: int, seed: int
+) -> list[Subject]:
+    """The model's own plan for one core, the others that `candidates=5` offers, and a sample; each
+    plan once."""
+    from mopt_mlir.solver.candidates import candidates
+
+    own, *others = candidates(problem, machine, 1, CANDIDATES)
+    found = [
+        Subject(operator, "own", own),
+        *(Subject(operator, "candidate", plan) for plan in others),
+        *(Subject(operator, "sample", p) for p in sample_plans(problem, machine, samples, seed)),
+    ]
+    unique: dict[str, Subject] = {}
+    for subject in found:
+        unique.setdefault(subject.key, subject)
+    return list(unique.values())
+
+
+def sample_plans(problem: Problem, machine: Machine, number: int, seed: int) -> list[Plan]:
+    """`number` different plans for one core that fit into the caches of `machine`.
+
+    Uniform over the microkernels of the menu, over the classes of loop orders on each level and
+    over the places to pack at. Tile sizes are uniform in the logarithm of the number of register
+    tiles or in that of the number of tiles, with equal chance, three for each dim in descending
+    order, and drawn anew until all levels fit. The first plans of a longer sample are the shorter
+    sample. There may be fewer where the space is small.
+    """
+    generator = np.random.default_rng([seed, *problem.extents.values()])
+    plans: dict[str, Plan] = {}
+    for plan in _draw(problem, machine, generator, attempts=20 * number):
+        plans.setdefault(repr(plan), plan)
+        if len(plans) == number:
+            break
+    return list(plans.values())
+
+
+def _draw(
+    problem: Problem, machine: Machine, generator: np.random.Generator, attempts: int
+) -> Iterator[Plan]:
+    kernels, classes = menu(problem, machine), permutation_classes(problem)
+    for _ in range(attempts):
+        kernel = kernels[generator.integers(len(kernels))]
+        packs = needs_panels(problem, kernel)
+        packing = str(generator.choice(PACKINGS[1:])) if packs else "none"
+        chosen = [classes[i] for i in generator.integers(len(classes), size=len(LEVELS))]
+        tiles = _tiles(problem, machine, kernel, packs, generator)
+        if tiles is not None:
+            yield _plan(problem, machine, kernel, chosen, tiles, packing)
+
+
+def _plan(
+    problem: Problem,
+    machine: Machine,
+    kernel: Microkernel,
+    classes: Sequence[PermutationClass],
+    tiles: Sequence[dict[str, int]],
+    packing: str,
+) -> Plan:
+    levels = tuple(
+        Level(name, class_.order, tile)
+        for name, class_, tile in zip(LEVELS, classes, tiles, strict=True)
+    )
+    plan = Plan(machine.name, 1, kernel, levels, {}, packing)
+    plan.check(problem)
+    if not can_stream(problem, machine, kernel):
+        return plan
+    # as the solver decides: where it moves less, which is where the output is written once
+    streaming = replace(plan, nontemporal=True)
+    moved = [predict(problem, machine, one).volumes["DRAM"]["output"] for one in (plan, streaming)]
+    return streaming if moved[1] < moved[0] else plan
+
+
+def _tiles(
+    problem: Problem,
+    machine: Machine,
+    kernel: Microkernel,
+    panels: bool,
+    generator: np.random.Generator,
+) -> list[dict[str, int]] | None:
+    """Tiles of each level, outermost first, that fit; None if none were found."""
+    units = {dim: -(-problem.extent(dim) // kernel.extent(dim)) for dim in problem.names}
+    scale = np.array([log(number + 1) for number in units.values()])
+    whole = np.array(list(units.values()))
+    for _ in range(DRAWS):
+        drawn = np.exp(generator.random((len(LEVELS), len(units))) * scale).astype(int)
+        # half of them are numbers of tiles: else hardly any tile would span a whole dim
+        drawn = np.where(generator.random(drawn.shape) < 0.5, -(-whole // drawn), drawn)
+        tiles = [
+            {
+                dim: min(int(size) * kernel.extent(dim), problem.extent(dim))
+                for dim, size in zip(units, sizes, strict=True)
+            }
+            for sizes in np.sort(drawn, axis=0)[::-1]
+        ]
+        # the innermost first: it is what fits least often
+        if all(
+            _fits(problem, machine, level, tile, panels)
+            for level, tile in reversed(list(zip(LEVELS, tiles, strict=True)))
+        ):
+            return tiles
+    return None
+
+
+def _fits(
+    problem: Problem, machine: Machine, level: str, tile: dict[str, int], panels: bool
+) -> bool:
+    occupied = cache_bytes(problem, machine, level, tile, panels=panels)
+    return sum(occupied.values()) <= usable(machine, level)

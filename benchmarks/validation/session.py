@@ -1,0 +1,130 @@
+"""The process in which plans are compiled, checked and timed; `measure` asks, see `workers`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from mopt_mlir.plan import Plan
+
+from ..timing import CacheFlush, time_runs
+from ..worker import begin, read_workload, send, serve
+from ..workloads import Array, Workload
+from .counters import Counters
+from .planned import compile_plan
+
+MODULE = "benchmarks.validation.session"
+"""The name of this module where `workers` starts it."""
+
+WARM_RUNS = 3
+"""Runs that follow each other in a warm round; the first is not counted."""
+
+SEED = 0
+
+
+@dataclass
+class Operator:
+    """A workload with its operands and reference, which all of its plans share."""
+
+    workload: Workload
+    input: Array
+    weights: Array
+    output: Array
+    reference: Array
+    runs: dict[str, Callable[[], Any]] = field(default_factory=dict)
+
+    @staticmethod
+    def of(workload: Workload) -> Operator:
+        input_, weights, output = workload.operands(SEED)
+        return Operator(workload, input_, weights, output, workload.reference(input_, weights))
+
+
+class Session:
+    """Answers what `measure` asks. Caches are flushed on all of `flush_cpus`."""
+
+    def __init__(self, flush_cpus: Sequence[int]) -> None:
+        self._flush_cpus = flush_cpus
+        self._flush: CacheFlush | None = None
+        self._counters = Counters()
+        self._operator: Operator | None = None
+
+    def hello(self) -> dict[str, Any]:
+        """What this process can do: `counters` are the names of what is counted, or `reason` says
+        why nothing is."""
+        return {"counters": self._counters.names, "reason": self._counters.reason}
+
+    def open(self, workload: dict[str, Any]) -> dict[str, Any]:
+        """Turn to another operator."""
+        self._operator = None  # its memory is needed
+        self._operator = Operator.of(read_workload(workload))
+        return {}
+
+    def load(self, key: str, plan: dict[str, Any], isa: str) -> dict[str, Any]:
+        """Compile a plan, run it, check the result, and keep it under `key`."""
+        operator = self._current
+        start = perf_counter()
+        executable = compile_plan(operator.workload, Plan.from_dict(plan), isa)
+        compile_seconds = perf_counter() - start
+        run = executable["conv"].bind(operator.input, operator.weights, operator.output)
+        operator.output[...] = np.nan  # what a run leaves out is found
+        (seconds,) = time_runs(run, 1, 0)
+        error = operator.workload.error(
+            operator.output, operator.reference, operator.input, operator.weights
+        )
+        operator.runs[key] = run
+        return {
+            "compile_seconds": compile_seconds,
+            "run_seconds": seconds,
+            "error_of_bound": error if np.isfinite(error) else None,
+        }
+
+    def unload(self, keys: Sequence[str]) -> dict[str, Any]:
+        """Forget plans."""
+        for key in keys:
+            del self._current.runs[key]
+        return {}
+
+    def round(self, keys: Sequence[str], against: str, cold: bool) -> dict[str, Any]:
+        """Time each plan of `keys`, right before each the plan `against`: by key, a pair of lists
+        of seconds, first those of `against`."""
+        return {"pairs": {key: [self._time(against, cold), self._time(key, cold)] for key in keys}}
+
+    def count(self, key: str, cold: bool) -> dict[str, Any]:
+        """The hardware's counters over one run, by name; empty if there are none."""
+        run, flush = self._current.runs[key], self._caches(cold)
+        if flush is not None:
+            flush()
+        else:
+            run()
+        return {"counters": self._counters.over(run)}
+
+    @property
+    def _current(self) -> Operator:
+        assert self._operator is not None
+        return self._operator
+
+    def _caches(self, cold: bool) -> CacheFlush | None:
+        if cold and self._flush is None:
+            self._flush = CacheFlush(self._flush_cpus)
+        return self._flush if cold else None
+
+    def _time(self, key: str, cold: bool) -> list[float]:
+        run = self._current.runs[key]
+        if cold:
+            return time_runs(run, 1, 0, self._caches(cold))
+        return time_runs(run, WARM_RUNS - 1, 1)
+
+
+def main(name: str, cpus: str, flush_cpus: str) -> None:
+    """Serve on standard input and output, pinned to `cpus` (JSON lists)."""
+    answers = begin(cpus)
+    session = Session(json.loads(flush_cpus))
+    send(answers, {"result": {"version": name}})
+    calls = (session.hello, session.open, session.load, session.unload, session.round)
+    serve({call.__name__: call for call in (*calls, session.count)}, sys.stdin, answers)

@@ -1,0 +1,73 @@
+"""Ratios against the reference plan, rank correlations, and losses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import nan
+from statistics import median
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from .records import Measurement
+
+
+def round_ratios(measurement: Measurement) -> list[float]:
+    """Seconds of a plan relative to those of the reference just before, of each round."""
+    pairs = zip(measurement.seconds, measurement.reference, strict=True)
+    return [median(seconds) / median(reference) for seconds, reference in pairs]
+
+
+def paired_ratio(measurement: Measurement) -> float:
+    """Their median."""
+    return median(round_ratios(measurement))
+
+
+def uncertainty(ratios: Sequence[float]) -> float:
+    """The relative standard error of the median of `ratios`, estimated from their quartiles as for
+    a normal distribution; NaN for fewer than three."""
+    if len(ratios) < 3:
+        return nan
+    low, middle, high = np.quantile(ratios, [0.25, 0.5, 0.75])
+    deviation = (high - low) / 1.349  # quartiles of a normal distribution are 1.349 sigma apart
+    return float(1.2533 * deviation / middle / np.sqrt(len(ratios)))  # sqrt(pi / 2) for a median
+
+
+def ranks(values: Sequence[float]) -> list[float]:
+    """Ranks from 1; equal values share the mean of theirs."""
+    order = np.argsort(values, kind="stable")
+    found = np.empty(len(values))
+    ordered = np.asarray(values)[order]
+    first = 0
+    for last in range(1, len(ordered) + 1):
+        if last == len(ordered) or ordered[last] != ordered[first]:
+            found[order[first:last]] = (first + last + 1) / 2
+            first = last
+    return [float(rank) for rank in found]
+
+
+def spearman(predicted: Sequence[float], measured: Sequence[float]) -> float:
+    """Correlation of the ranks; NaN where all values of one are equal."""
+    x, y = (np.array(ranks(values)) for values in (predicted, measured))
+    x, y = x - x.mean(), y - y.mean()
+    scale = float(np.sqrt((x * x).sum() * (y * y).sum()))
+    return float((x * y).sum()) / scale if scale else nan
+
+
+def kendall(predicted: Sequence[float], measured: Sequence[float]) -> float:
+    """Kendall's tau-b: pairs in the same order less those in the other, with ties left out."""
+    x, y = (np.sign(np.subtract.outer(v, v)) for v in map(np.asarray, (predicted, measured)))
+    scale = float(np.sqrt((x * x).sum() * (y * y).sum()))
+    return float((x * y).sum()) / scale if scale else nan
+
+
+def loss(chosen: float, best: float) -> float:
+    """The part of the best's performance that is lost: of seconds, 0 for the best itself."""
+    return 1 - best / chosen
+
+
+def top_loss(predicted: Sequence[float], measured: Sequence[float], k: int, best: float) -> float:
+    """The loss of the fastest among the `k` that are predicted best, against `best` seconds."""
+    order = np.argsort(predicted, kind="stable")[:k]
+    return loss(min(measured[i] for i in order), best)

@@ -1,0 +1,175 @@
+"""Plans chosen by measuring: of the candidates that the model likes best, the fastest on this host.
+
+A pass only plans. Whoever compiles a module for this host can do more: generate several plans for
+each of its convolutions, time them, and attach the fastest, which `mopt-tile` then finds there.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from mopt_mlir import plan_attribute
+from mopt_mlir.bindings import Bindings, bindings_of
+from mopt_mlir.constants import constant_value
+from mopt_mlir.diagnostics import Diagnostic, UserError, current_sink, describe, emit, sink
+from mopt_mlir.extract import Convolution, normalise
+from mopt_mlir.isolation import ENTRY, isolate
+from mopt_mlir.plan import Plan
+from mopt_mlir.planning import convolutions
+from mopt_mlir.solver.cache import PlanCache, version
+from mopt_mlir.solving import Request, key_of, solve_candidates
+
+if TYPE_CHECKING:
+    from mopt_mlir.compile_options import CompileOptions
+    from mopt_mlir.lowering.function import Function
+    from mopt_mlir.lowering.target import Target
+    from mopt_mlir.machine import Machine
+    from mopt_mlir.problem import Problem
+    from mopt_mlir.trial import Times
+
+_SOURCES = ("choosing.py", "isolation.py", "trial.py", "codegen/*.py", "lowering/*.py")
+"""The modules that a measurement depends on, beside those that plans depend on."""
+
+_PACKAGES = ("llvmlite",)
+
+
+def choose_plans(module: Any, options: CompileOptions, target: Target) -> None:
+    """Attach a plan to every convolution of `module` that has none: of `options.candidates`, the
+    one whose code for `target` is fastest on this host. Equal ones are measured once, and what was
+    measured before is found in the plan cache.
+
+    Raises UserError, located at the convolution, where code for `target` cannot be measured here.
+    """
+    from mopt_mlir.machine import resolve
+
+    machine = resolve(options.planned_machine, module)
+    request = Request(options.threads)
+    request.check_cores(machine, options.planned_machine)
+    chooser = _Chooser(options, target, machine, request, bindings_of(module))
+    with module.context, module.location:
+        for convolution in _unplanned(module, chooser.bindings):
+            chooser.choose(convolution)
+
+
+def _unplanned(module: Any, bindings: Bindings) -> list[Convolution]:
+    """The convolutions without a plan. That others are not tiled is for `mopt-tile` to say."""
+    outer = current_sink()
+
+    def pass_on(diagnostic: Diagnostic) -> None:
+        if diagnostic.severity != "remark":
+            outer(diagnostic)
+
+    with sink(pass_on):
+        found = convolutions(module, bindings)
+    return [one for one in found if plan_attribute.NAME not in one.operation.attributes]
+
+
+@dataclass
+class _Chooser:
+    """Chooses for one module; `chosen` holds what was decided so far."""
+
+    options: CompileOptions
+    target: Target
+    machine: Machine
+    request: Request
+    bindings: Bindings
+    chosen: dict[tuple[Problem, bool, bool], Plan | None] = field(default_factory=dict)
+
+    def choose(self, convolution: Convolution) -> None:
+        problem, _ = normalise(convolution.problem)
+        constant = constant_value(convolution.weights, self.bindings)
+        key = problem, constant is not None, convolution.initializer is None
+        if key not in self.chosen:
+            self.chosen[key] = self._plan(convolution, problem, constant)
+        plan = self.chosen[key]
+        if plan is not None:
+            plan_attribute.attach(convolution.operation, plan, self.bindings)
+
+    def _plan(self, convolution: Convolution, problem: Problem, constant: Any) -> Plan | None:
+        """From the plan cache, else measured; None if there is none, for `mopt-tile` to say."""
+        request = replace(self.request, constant_weights=constant is not None)
+        cache = PlanCache() if self.options.plan_cache else None
+        setting = repr((self.target, _host(), convolution.initializer is None))
+        key = key_of(
+            problem, self.machine, request, candidates=self.options.candidates, measured=setting
+        )
+        if cache is not None and (kept := cache.get(key)) is not None:
+            return kept
+        try:
+            plans, best = solve_candidates(problem, self.machine, request, self.options.candidates)
+        except ValueError:
+            return None
+        if shortfall := best.shortfall(request):
+            emit("remark", convolution.operation.location, shortfall)
+        plan = plans[0] if len(plans) == 1 else plans[self._fastest(convolution, plans, constant)]
+        if cache is not None and not best.cut_short:
+            cache.put(key, plan)
+        return plan
+
+    def _fastest(self, convolution: Convolution, plans: tuple[Plan, ...], constant: Any) -> int:
+        """The number of the plan whose code takes least time, with cold caches, as in the model:
+        what runs in between leaves nothing in them."""
+        from mopt_mlir.running import random_arguments
+        from mopt_mlir.trial import fastest
+
+        self._check_runs_here(convolution)
+        module, operation = isolate(convolution, constant, self.bindings)
+        functions = []
+        for plan in plans:
+            plan_attribute.attach(operation, plan, self.bindings)
+            functions.append(self._compiled(module.clone().operation))
+        arguments = random_arguments(functions[0].entry)
+        return fastest(_times_when_cold([f.bind(*arguments) for f in functions]))
+
+    def _compiled(self, module: Any) -> Function:
+        from mopt_mlir.compilation import lower_module
+        from mopt_mlir.executable import load
+
+        return load(lower_module(module, self.options), self.target)[ENTRY]
+
+    def _check_runs_here(self, convolution: Convolution) -> None:
+        try:
+            self.options.check_runs_here(self.target)
+        except UserError as error:
+            raise UserError(
+                f"candidates={self.options.candidates} are measured on this host, but "
+                f"{error.message}; leave out candidates, or compile where the code will run",
+                describe(convolution.operation.location),
+            ) from None
+
+
+def _times_when_cold(runs: Sequence[Callable[[], Any]]) -> Times:
+    """Seconds of `runs`, with the caches of all cores flushed before each.
+
+    OpenMP may bind the thread that calls it to one core (OMP_PROC_BIND); what flushes, and whoever
+    counts the cores of this process later, must have all of them again.
+    """
+    from mopt_mlir.running import flush_caches
+    from mopt_mlir.trial import time_in_turns
+
+    cpus = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None
+
+    def unbind() -> None:
+        if cpus is not None:
+            os.sched_setaffinity(0, cpus)
+
+    def prepare() -> None:
+        unbind()
+        flush_caches()
+
+    try:
+        return time_in_turns(runs, prepare)
+    finally:
+        unbind()
+
+
+@cache
+def _host() -> tuple[str, str]:
+    """What a measurement depends on beside the target: this kind of CPU, and this generator."""
+    from mopt_mlir.machine.facts import observe
+
+    return observe().model, version(_SOURCES, _PACKAGES)

@@ -1,0 +1,309 @@
+"""`candidates`: plans that are measured at compile time, and which of them is taken."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pytest
+
+import mopt_mlir
+from mopt_mlir import UserError, trial
+from mopt_mlir.bindings import bindings_of
+from mopt_mlir.choosing import _times_when_cold, choose_plans
+from mopt_mlir.compilation import load_module, lower_module
+from mopt_mlir.compile_options import DEFAULTS, CompileOptions
+from mopt_mlir.constants import constant_value
+from mopt_mlir.executable import load
+from mopt_mlir.extract import normalise
+from mopt_mlir.isolation import ENTRY, isolate
+from mopt_mlir.lowering.target import host, of_cpu
+from mopt_mlir.machine import by_name
+from mopt_mlir.plan_attribute import attached
+from mopt_mlir.planning import convolutions
+from mopt_mlir.reference import evaluate
+from mopt_mlir.running import random_arguments
+from mopt_mlir.solver import candidates
+from mopt_mlir.tools import mopt_compile
+
+MACHINE = "generic-avx2"
+OPTIONS = CompileOptions(machine=MACHINE, candidates=3)
+
+SHAPES = "tensor<1x8x8x14xf32>, tensor<16x8x3x3xf32>"
+ON_TENSORS = f"""
+func.func @conv(%input: tensor<1x8x8x14xf32>, %weights: tensor<16x8x3x3xf32>,
+                %output: tensor<1x16x6x12xf32>) -> tensor<1x16x6x12xf32> {{
+  %zero = arith.constant 0.0 : f32
+  %filled = linalg.fill ins(%zero : f32) outs(%output : tensor<1x16x6x12xf32>)
+      -> tensor<1x16x6x12xf32>
+  %result = linalg.conv_2d_nchw_fchw ins(%input, %weights : {SHAPES})
+      outs(%filled : tensor<1x16x6x12xf32>) -> tensor<1x16x6x12xf32>
+  return %result : tensor<1x16x6x12xf32>
+}}
+"""
+CONSTANT = ON_TENSORS.replace(", %weights: tensor<16x8x3x3xf32>", "").replace(
+    "  %zero", "  %weights = arith.constant dense<0.5> : tensor<16x8x3x3xf32>\n  %zero", 1
+)
+ON_MEMREFS = """
+func.func @conv(%input: memref<1x8x8x14xf32, strided<[?, ?, 16, 1], offset: ?>>,
+                %weights: memref<16x8x3x3xf32>, %output: memref<1x16x6x12xf32>) {
+  linalg.conv_2d_nchw_fchw ins(%input, %weights :
+          memref<1x8x8x14xf32, strided<[?, ?, 16, 1], offset: ?>>, memref<16x8x3x3xf32>)
+      outs(%output : memref<1x16x6x12xf32>)
+  return
+}
+"""
+GLOBAL = """
+memref.global "private" constant @w : memref<5x4xf64> = dense<0.25>
+func.func @conv(%input: memref<9x8xf64>, %output: memref<5x5xf64>) {
+  %weights = memref.get_global @w : memref<5x4xf64>
+  linalg.conv_2d ins(%input, %weights : memref<9x8xf64>, memref<5x4xf64>)
+      outs(%output : memref<5x5xf64>)
+  return
+}
+"""
+SOURCES = {
+    "tensors": ON_TENSORS,
+    "constant": CONSTANT,
+    "memrefs": ON_MEMREFS,
+    "global": GLOBAL,
+}
+
+
+def only(text: str):
+    """The bindings, the module and the one convolution of a source."""
+    module = load_module(text)
+    bindings = bindings_of(module)
+    (found,) = convolutions(module, bindings)
+    return bindings, module, found
+
+
+@pytest.fixture(autouse=True)
+def _empty_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("MOPT_CACHE_DIR", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def take(monkeypatch):
+    """Decides, instead of measured times, which candidate is taken; `.asked` counts decisions."""
+
+    class Taken:
+        number = 1
+        asked = 0
+
+        def __call__(self, times):
+            self.asked += 1
+            assert (times > 0).all()
+            return self.number
+
+    taken = Taken()
+    monkeypatch.setattr(trial, "fastest", taken)
+    monkeypatch.setattr(trial, "TURNS", 1)
+    monkeypatch.setattr(trial, "LEAST_TURNS", 1)
+    return taken
+
+
+# Which one is fastest
+
+
+def sampled(*typical, noise=0.02, turns=15):
+    """Times around `typical`, as noise has them: sometimes longer, never much shorter."""
+    generator = np.random.default_rng(0)
+    return np.array(typical) * (1 + noise * generator.exponential(size=(turns, len(typical))))
+
+
+@pytest.mark.parametrize(
+    ("times", "expected"),
+    [
+        (sampled(1.0, 1.1, 0.8, 0.9), 2),
+        (sampled(1.0, 1.2, 1.1), 0),
+        (sampled(1.0, 0.999, 1.0), 0),  # not by more than they scatter
+        (sampled(1.0, 0.93, noise=0.3), 0),
+        (sampled(1.0), 0),
+    ],
+)
+def test_the_first_is_left_only_for_one_that_is_surely_faster(times, expected):
+    assert trial.fastest(times) == expected
+
+
+def test_what_disturbs_whole_turns_does_not_count():
+    times = sampled(1.0, 0.9)
+    times[::2] *= 3
+    assert trial.fastest(times) == 1
+
+
+def test_candidates_take_turns_after_the_caches_are_flushed():
+    calls = []
+    runs = [lambda n=n: calls.append(n) for n in range(3)]
+    times = trial.time_in_turns(runs, lambda: calls.append("flush"))
+    assert times.shape == (trial.TURNS, 3)
+    assert calls[::2] == ["flush"] * (3 * (trial.TURNS + 1))
+    firsts = calls[1::6]
+    assert firsts[:5] == [0, 0, 1, 2, 0]
+
+
+def test_the_process_has_all_its_cpus_again_after_what_binds_it_to_one():
+    before = os.sched_getaffinity(0)
+    seen = []
+
+    def run():
+        seen.append(os.sched_getaffinity(0))
+        os.sched_setaffinity(0, {min(before)})
+
+    _times_when_cold([run])
+    assert os.sched_getaffinity(0) == before
+    assert all(cpus == before for cpus in seen)
+
+
+# A convolution by itself
+
+
+@pytest.mark.parametrize("source", SOURCES.values(), ids=SOURCES)
+def test_a_convolution_by_itself_is_the_same_problem_and_computes_the_same(source):
+    bindings, module, convolution = only(source)
+    constant = constant_value(convolution.weights, bindings)
+    alone, operation = isolate(convolution, constant, bindings)
+    alone.verify()
+    (again,) = convolutions(alone, bindings)
+    assert again.operation == operation
+    assert normalise(again.problem) == normalise(convolution.problem)
+    assert (again.initializer is None) == (convolution.initializer is None)
+    known = constant_value(again.weights, bindings)
+    assert (known is None) == (constant is None)
+    function = load(lower_module(alone.clone().operation, DEFAULTS), host())[ENTRY]
+    arguments = random_arguments(function.entry)
+    expected = evaluate(module, "conv", arguments)
+    result = function(*arguments)
+    reference = expected.results[0] if expected.results else expected.arguments[-1]
+    np.testing.assert_allclose(arguments[-1] if result is None else result, reference, atol=1e-4)
+
+
+# Choosing
+
+
+@pytest.mark.parametrize("number", [0, 2])
+def test_the_plan_that_is_fastest_is_attached(take, number):
+    take.number = number
+    bindings, module, convolution = only(ON_MEMREFS)
+    choose_plans(module, OPTIONS, host())
+    plans = candidates(normalise(convolution.problem)[0], by_name(MACHINE), 1, 3)
+    assert len({str(plan.as_dict()) for plan in plans}) == 3
+    assert attached(convolution.operation, bindings) == plans[number]
+
+
+@pytest.mark.parametrize("source", SOURCES.values(), ids=SOURCES)
+def test_every_candidate_computes_the_same(take, source):
+    expected = None
+    for take.number in (0, 1):
+        function = mopt_mlir.compile(source, machine=MACHINE, candidates=2, plan_cache=False)
+        arguments = random_arguments(function["conv"].entry)
+        result = function["conv"](*arguments)
+        result = arguments[-1] if result is None else result
+        expected = result if expected is None else expected
+        np.testing.assert_allclose(result, expected, atol=1e-4)
+    assert take.asked == 2
+
+
+def test_a_module_says_what_it_is_for(take):
+    bindings, module, convolution = only(f"module attributes {{mine.target = 5}} {{{ON_MEMREFS}}}")
+    alone, _ = isolate(convolution, None, bindings)
+    assert alone.attributes["mine.target"] == module.attributes["mine.target"]
+
+
+def test_equal_problems_are_measured_once(take):
+    both = ON_MEMREFS + ON_MEMREFS.replace("@conv", "@again")
+    module = load_module(both)
+    choose_plans(module, OPTIONS, host())
+    bindings = bindings_of(module)
+    first, second = (attached(c.operation, bindings) for c in convolutions(module, bindings))
+    assert first == second
+    assert take.asked == 1
+    choose_plans(load_module(ON_TENSORS), OPTIONS, host())  # which does not accumulate
+    assert take.asked == 2
+
+
+def test_what_was_measured_is_kept_with_all_that_it_depends_on(take):
+    def chosen(options=OPTIONS, target=None):
+        module = load_module(ON_MEMREFS)
+        choose_plans(module, options, target or host())
+        (found,) = convolutions(module, bindings_of(module))
+        return attached(found.operation, bindings_of(module))
+
+    first = chosen()
+    take.number = 0  # would be another one
+    assert chosen() == first
+    assert take.asked == 1
+    others = (
+        {"options": CompileOptions(machine=MACHINE, candidates=2)},
+        {"options": CompileOptions(machine="haswell", candidates=3)},
+        {"target": of_cpu("x86-64-v3")},
+        {"options": CompileOptions(machine=MACHINE, candidates=3, plan_cache=False)},
+    )
+    for count, other in enumerate(others, 2):
+        chosen(**other)
+        assert take.asked == count
+
+
+def test_a_plan_that_is_attached_stays(take):
+    bindings, module, convolution = only(ON_MEMREFS)
+    choose_plans(module, OPTIONS, host())
+    before = attached(convolution.operation, bindings)
+    take.number = 0
+    choose_plans(module, OPTIONS, host())
+    assert attached(convolution.operation, bindings) == before
+    assert take.asked == 1
+
+
+def test_one_candidate_measures_nothing(take):
+    mopt_mlir.compile(ON_MEMREFS, machine=MACHINE)
+    assert take.asked == 0
+
+
+def test_what_is_not_tiled_is_told_once(take):
+    dynamic = ON_TENSORS.replace("1x8x8x14", "?x8x8x14").replace("1x16x6x12", "?x16x6x12")
+    told = []
+    with mopt_mlir.sink(told.append):
+        mopt_mlir.compile(dynamic, candidates=3)
+    assert ["is not tiled" in one.message for one in told] == [True]
+
+
+# Refusals
+
+
+def test_no_plan_is_told_once_as_without_candidates():
+    told = []
+    for number in (1, 3):
+        with pytest.raises(UserError) as refusal:
+            mopt_mlir.compile(ON_MEMREFS, machine="znver5,L1.size=64,L1.ways=1", candidates=number)
+        told.append(str(refusal.value))
+    assert told[0] == told[1]
+    assert "no plan for machine" in told[0]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"candidates": 0}, "candidates=0: at least one is needed"),
+        ({"candidates": 5, "passes": "cse"}, "candidates=5 are plans for mopt-tile, which passes"),
+    ],
+)
+def test_options_without_sense(options, message):
+    with pytest.raises(UserError, match=message):
+        mopt_mlir.compile(ON_MEMREFS, **options)
+
+
+def test_code_that_does_not_run_here_cannot_be_measured(tmp_path, capsys, monkeypatch):
+    def lacks(target):
+        raise UserError(f"code for '{target.cpu}' does not run here: this CPU lacks avx512f")
+
+    monkeypatch.setattr("mopt_mlir.lowering.target.check_runs_here", lacks)
+    source, output = tmp_path / "conv.mlir", tmp_path / "conv.s"
+    source.write_text(ON_MEMREFS)
+    command = [str(source), "-o", str(output), "--cpu=skylake-avx512", "--candidates=5"]
+    assert mopt_compile.main(command) == 1
+    assert capsys.readouterr().err == (
+        f"{source}:4:3: error: candidates=5 are measured on this host, but code for "
+        "'skylake-avx512' does not run here: this CPU lacks avx512f; leave out candidates, or "
+        "compile where the code will run\n"
+    )
+    assert not output.exists()

@@ -1,0 +1,105 @@
+"""SCIP fails, says nonsense or runs out of time: there is a correct plan with its true gap."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import inf, nan
+from typing import Any
+
+import pytest
+
+from mopt_mlir.machine import by_name
+from mopt_mlir.problem import conv2d
+from mopt_mlir.solver import candidates, solve
+
+PROBLEM, MACHINE = conv2d(k=64, h=56, w=56, c=64, r=3, s=3), by_name("znver5")
+GAP = 1e-6
+
+
+@pytest.fixture(scope="module")
+def best() -> float:
+    plan = solve(PROBLEM, MACHINE)
+    assert plan.prediction is not None
+    return plan.prediction.cost
+
+
+def fails(model: Any) -> None:
+    raise Exception("SCIP: error in LP solver!")
+
+
+def returns(model: Any) -> None:
+    """As if there was nothing to do."""
+
+
+@pytest.fixture(
+    params=[
+        (fails, "unknown", 0.0),
+        (returns, "unknown", inf),
+        (returns, "unbounded", 1e20),
+        (returns, "optimal", nan),
+        (returns, "timelimit", -1e20),
+    ],
+    ids=["raises", "gives up", "unbounded", "not a number", "no bound"],
+)
+def broken(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SCIP does nothing, and says so in a certain way."""
+    import pyscipopt
+
+    optimize, status, bound = request.param
+
+    class Broken(pyscipopt.Model):  # type: ignore[misc]
+        def optimize(self) -> None:
+            optimize(self)
+
+        def getStatus(self) -> str:  # noqa: N802
+            return str(status)
+
+        def getDualbound(self) -> float:  # noqa: N802
+            return float(bound)
+
+    monkeypatch.setattr(pyscipopt, "Model", Broken)
+
+
+@pytest.mark.usefixtures("broken")
+def test_without_scip_the_bound_is_loose_and_true(best: float) -> None:
+    plan = solve(PROBLEM, MACHINE, gap=GAP)
+    plan.check(PROBLEM)
+    assert plan.prediction is not None
+    assert GAP < plan.prediction.gap < 1
+    assert 0 < plan.prediction.lower_bound <= best <= plan.prediction.cost * 1.005
+
+
+@pytest.mark.usefixtures("broken")
+def test_the_other_searches_go_on_too() -> None:
+    for plan in (*candidates(PROBLEM, MACHINE, k=2), solve(PROBLEM, MACHINE, solver="algorithm1")):
+        plan.check(PROBLEM)
+        assert plan.prediction is not None
+        assert plan.prediction.gap > 0
+
+
+def test_an_interruption_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """SCIP takes the signal and returns."""
+    import pyscipopt
+
+    class Interrupted(pyscipopt.Model):  # type: ignore[misc]
+        def getStatus(self) -> str:  # noqa: N802
+            return "userinterrupt"
+
+    monkeypatch.setattr(pyscipopt, "Model", Interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        solve(PROBLEM, MACHINE, gap=GAP)
+
+
+@pytest.mark.parametrize("solver", ["exact", "algorithm1"])
+def test_without_time_there_is_a_plan(solver: str, best: float) -> None:
+    hasty = solve(PROBLEM, MACHINE, gap=GAP, time_limit=0.0, solver=solver)
+    hasty.check(PROBLEM)
+    assert hasty.prediction is not None
+    assert hasty.prediction.lower_bound <= best
+    assert hasty.prediction.gap > GAP
+
+
+@pytest.mark.parametrize("search", [solve, candidates])
+def test_no_core_is_refused(search: Callable[..., Any]) -> None:
+    with pytest.raises(ValueError, match="threads is 0; at least one is needed"):
+        search(PROBLEM, MACHINE, 0)

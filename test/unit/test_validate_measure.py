@@ -1,0 +1,198 @@
+"""The order of measuring with a process that is played, and all commands once with real ones."""
+
+import re
+
+import pytest
+
+from benchmarks.crew import Progress
+from benchmarks.validation import measure
+from benchmarks.validation.command_line import main
+from benchmarks.validation.judgement import read_trials
+from benchmarks.validation.measure import Request
+from benchmarks.validation.records import Choice, Failed, Measurement, Start, read
+from benchmarks.workers import WorkerError
+from benchmarks.workloads import Workload
+from mopt_mlir import UserError
+
+# real workers pin themselves to a core
+pytestmark = pytest.mark.xdist_group("bench")
+
+TINY = Workload("tiny", k=32, h=6, w=16, c=8, r=3, s=3)
+
+
+class PlayedWorker:
+    """Plans take as many seconds as `seconds` says, by their number; some fail to load."""
+
+    started = 0
+    failing: tuple[int, ...] = ()
+    dying: tuple[int, ...] = ()
+    asked: list[tuple[str, dict]]
+
+    def __init__(self, *arguments):
+        type(self).started += 1
+        self.loaded, self.is_alive = [], True
+
+    def ask(self, call, **arguments):
+        self.asked.append((call, arguments))
+        if call == "hello":
+            return {"counters": []}
+        if call == "load":
+            number = sum(c == "load" and a["key"] != "reference" for c, a in self.asked)
+            if arguments["key"] != "reference" and number in self.failing:
+                raise WorkerError("no code")
+            if arguments["key"] != "reference" and number in self.dying:
+                self.is_alive = False
+                raise WorkerError("it is dead")
+            self.loaded.append(arguments["key"])
+            return {"compile_seconds": 0.1, "run_seconds": 1e-3, "error_of_bound": 0.1}
+        if call == "round":
+            assert {*arguments["keys"], "reference"} <= set(self.loaded)
+            return {"pairs": {key: [[1e-3], [2e-3]] for key in arguments["keys"]}}
+        if call == "unload":
+            self.loaded = [key for key in self.loaded if key not in arguments["keys"]]
+        return {}
+
+    def close(self):
+        self.is_alive = False
+
+
+@pytest.fixture
+def played(monkeypatch):
+    played = type("Played", (PlayedWorker,), {"asked": []})
+    monkeypatch.setattr(measure, "Worker", played)
+    monkeypatch.setattr(measure, "fma_peak", lambda *_: 100.0)
+    return played
+
+
+def request(path, **options):
+    return Request(
+        [TINY], path / "x.jsonl", "list", samples=14, rounds=3, final_rounds=2, **options
+    )
+
+
+def measured(records, final):
+    return [r for r in records if isinstance(r, Measurement) and r.final == final]
+
+
+def test_all_plans_meet_the_reference_and_the_foremost_once_more(tmp_path, played):
+    measure.measure(request(tmp_path), Progress())
+    _, records = read(tmp_path / "x.jsonl")
+    assert isinstance(records[0], Start)
+    assert isinstance(records[1], Choice)
+    first, final = measured(records, False), measured(records, True)
+    roles = [record.subject.role for record in first]
+    assert roles.count("sample") == 14
+    assert {"own", "again"} <= set(roles)
+    assert all(len(record.seconds) == 3 for record in first)
+    assert all(len(record.reference) == 2 for record in final)
+    others = [record for record in first if record.subject.role != "sample"]
+    assert {r.subject.key for r in others} <= {r.subject.key for r in final}
+    assert len(final) < len(first)
+
+
+def test_what_was_measured_is_not_measured_again(tmp_path, played):
+    measure.measure(request(tmp_path), Progress())
+    before, played.asked[:] = read(tmp_path / "x.jsonl"), []
+    measure.measure(request(tmp_path), Progress())
+    assert played.asked == []
+    assert read(tmp_path / "x.jsonl") == before
+
+
+def test_an_interrupted_run_is_continued(tmp_path, played):
+    measure.measure(request(tmp_path), Progress())
+    path = tmp_path / "x.jsonl"
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+    measure.measure(request(tmp_path), Progress())
+    found = [record.subject.key for record in measured(read(path)[1], False)]
+    assert len(found) == len(set(found))
+    assert sorted(path.read_bytes().splitlines()) == sorted(whole.splitlines())
+
+
+def test_a_plan_that_fails_is_kept_with_the_reason(tmp_path, played):
+    played.failing, warnings = (3,), []
+    measure.measure(request(tmp_path), Progress(warn=warnings.append))
+    failed = [r for r in read(tmp_path / "x.jsonl")[1] if isinstance(r, Failed)]
+    assert [record.reason for record in failed] == ["no code"]
+    assert warnings[-1] == "tiny: a plan failed: no code"
+
+
+def test_a_process_that_dies_is_replaced(tmp_path, played):
+    played.dying = (4,)
+    measure.measure(request(tmp_path), Progress())
+    _, records = read(tmp_path / "x.jsonl")
+    assert played.started == 2
+    failed = {r.subject.key for r in records if isinstance(r, Failed)}
+    sample = {r.subject.key for r in measured(records, False) if r.subject.role == "sample"}
+    assert len(failed | sample) >= 14
+    assert "it is dead" in [r.reason for r in records if isinstance(r, Failed)]
+
+
+def test_slow_plans_get_fewer_rounds(tmp_path, played):
+    measure.measure(request(tmp_path, seconds=1e-4), Progress())
+    first = measured(read(tmp_path / "x.jsonl")[1], False)
+    assert {len(record.seconds) for record in first} == {1}
+
+
+LIST = """{"fields": ["name", "k", "h", "w", "c", "r", "s"],
+           "operators": [["tiny", 32, 6, 16, 8, 3, 3]]}"""
+
+
+def test_measure_simulate_and_report(tmp_path, capfd):
+    """Everything for once as a user would call it."""
+    operators = tmp_path / "own.json"
+    operators.write_text(LIST)
+    common = ["--operators", str(operators), "--directory", str(tmp_path), "--samples", "2"]
+    common += ["--isa", "avx2"]
+    assert main(["measure", *common, "--rounds", "1", "--final-rounds", "1"]) == 0
+    assert main(["simulate", *common, "--jobs", "1"]) == 0
+    files = sorted(map(str, tmp_path.glob("*.jsonl")))
+    names = [re.sub(".*/", "", file) for file in files]
+    assert names == ["own-avx2-volumes.jsonl", "own-avx2.jsonl"]
+    (trial,) = read_trials(sorted(tmp_path.glob("*.jsonl")))
+    (verdict,) = trial.verdicts
+    assert verdict.failed == ()
+    assert all(point.error < 1 for point in verdict.points.values())
+    assert {flow.key for flow in trial.flows} == verdict.points.keys()
+    assert main(["report", *files, "--output", str(tmp_path / "docs")]) == 0
+    text = (tmp_path / "docs/validation.md").read_text()
+    assert "| tiny | 32,6x16,8,3x3 |" in text
+    data = sorted(path.name for path in (tmp_path / "docs/validation").glob("*.xz"))
+    assert data == [f"{name}.xz" for name in names]
+    capfd.readouterr()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["measure", "--samples", "0"], "samples=0: must be positive"),
+        (["measure", "--only", "R99"], "no operator 'R99'; did you mean 'R9'"),
+        (["simulate", "--jobs", "0"], "jobs=0: must be positive"),
+        (["report", "none.jsonl"], "none.jsonl: error: cannot read it"),
+    ],
+)
+def test_nonsense_is_refused(arguments, message, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(arguments) == 1
+    assert message in capsys.readouterr().err
+
+
+def test_a_report_of_nothing_says_how_to_measure(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["report"]) == 1
+    assert "no measurements; mopt-validate measure writes them" in capsys.readouterr().err
+
+
+def test_the_test_set_has_nothing_of_table_1():
+    from benchmarks.operators import read_operators
+    from benchmarks.validation.commands import TESTSET_FILE
+
+    def sizes(workload):
+        return *(getattr(workload, name) for name in "nkhwcrs"), workload.strides
+
+    known = {sizes(workload) for workload in read_operators("table1")}
+    found = read_operators(str(TESTSET_FILE))
+    assert len(found) >= 12
+    assert not known & {sizes(workload) for workload in found}
+    with pytest.raises(UserError, match="no operator"):
+        read_operators(str(TESTSET_FILE), ["R2"])

@@ -1,0 +1,112 @@
+"""Files of results: read back, continued, cut off, refused, compressed."""
+
+import json
+
+import pytest
+
+from benchmarks.validation import records
+from benchmarks.validation.records import (
+    Choice,
+    Failed,
+    Measurement,
+    Simulated,
+    Start,
+    Subject,
+    appending,
+    read,
+)
+from mopt_mlir import UserError
+from mopt_mlir.plan import Level, Microkernel, Plan
+
+PLAN = Plan(
+    "m", 1, Microkernel("k", 8, {"k": 8, "w": 4}, ("c",)),
+    (Level("L1", ("k", "w", "c"), {"k": 8, "w": 4, "c": 2}),),
+)  # fmt: skip
+HEAD = {
+    "kind": records.MEASUREMENTS,
+    "format": records.FORMAT,
+    "must_agree": {"cpu": "x", "seed": 0},
+}
+SUBJECT = Subject("R2", "sample", PLAN)
+RECORDS = [
+    Start("R2", {"k": 8}, PLAN, 100.0),
+    Choice("R2", ("a", "b")),
+    Measurement(SUBJECT, True, ((0.001, 0.002),), ((0.003,),), 0.1, None, {"cycles": 1.0}),
+    Failed(SUBJECT, "why"),
+    Simulated(SUBJECT, {"full": {"L1": {"input": 4}}}, 7, {"L1": 3}, {"L1": 4}),
+]
+
+
+@pytest.fixture
+def path(tmp_path):
+    path = tmp_path / "table1-native.jsonl"
+    with appending(path, HEAD) as (found, log):
+        assert found == []
+        for record in RECORDS:
+            log(record)
+    return path
+
+
+def test_records_are_read_back(path):
+    assert read(path) == (HEAD, RECORDS)
+
+
+def test_a_run_that_was_cut_off_is_continued(path):
+    with path.open("a") as file:
+        file.write('{"record": "meas')
+    with appending(path, HEAD) as (found, log):
+        assert found == RECORDS
+        log(RECORDS[1])
+    assert read(path)[1] == [*RECORDS, RECORDS[1]]
+
+
+def test_another_host_does_not_continue_it(path):
+    other = {**HEAD, "must_agree": {"cpu": "y", "seed": 0}}
+    with (
+        pytest.raises(UserError, match="measured with cpu x, and this is y; move the file"),
+        appending(path, other),
+    ):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "it is empty"),
+        ("no json\n", "not a file of mopt-validate"),
+        ('{"kind": "mopt-bench run"}\n', "not its head"),
+        (json.dumps({**HEAD, "format": 0}) + "\n", "another version"),
+        (json.dumps(HEAD) + '\n{"record": "dance", "operator": "R2"}\n', "not a file"),
+    ],
+)
+def test_other_files_are_refused(tmp_path, text, message):
+    path = tmp_path / "other.jsonl"
+    path.write_text(text)
+    with pytest.raises(UserError, match=message) as caught:
+        read(path)
+    assert caught.value.location.startswith(str(path))
+
+
+def test_a_file_that_is_missing_or_damaged_is_named(tmp_path):
+    with pytest.raises(UserError, match="cannot read it"):
+        read(tmp_path / "none.jsonl")
+    damaged = tmp_path / "x.jsonl.xz"
+    damaged.write_bytes(b"abc")
+    with pytest.raises(UserError, match="damaged"):
+        read(damaged)
+
+
+def test_compressed_files_read_the_same_and_are_the_same(path, tmp_path):
+    first, second = tmp_path / "a", tmp_path / "b"
+    for directory in (first, second):
+        directory.mkdir()
+        records.compress(path, directory)
+    (name,) = [file.name for file in first.iterdir()]
+    assert name == "table1-native.jsonl.xz"
+    assert (first / name).read_bytes() == (second / name).read_bytes()
+    assert read(first / name) == (HEAD, RECORDS)
+
+
+def test_the_reference_again_is_a_plan_of_its_own():
+    assert Subject("R2", "own", PLAN).key == SUBJECT.key
+    assert Subject("R2", "again", PLAN).key != SUBJECT.key

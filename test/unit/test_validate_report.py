@@ -1,0 +1,187 @@
+"""What the report makes of measurements and volumes that are made up."""
+
+from dataclasses import asdict
+
+import pytest
+
+from benchmarks.validation import criteria, document, judgement, tables
+from benchmarks.validation.planned import problem_of
+from benchmarks.validation.records import (
+    FORMAT,
+    MEASUREMENTS,
+    VOLUMES,
+    Choice,
+    Failed,
+    Measurement,
+    Simulated,
+    Start,
+    Subject,
+    appending,
+)
+from benchmarks.validation.sample import sample_plans
+from benchmarks.workloads import Workload
+from mopt_mlir.machine import by_name
+from mopt_mlir.model.cost import predict
+
+WORKLOAD = Workload("R0", k=32, h=14, w=14, c=32, r=3, s=3)
+SIZES = {"n": 1, "k": 32, "h": 14, "w": 14, "c": 32, "r": 3, "s": 3,
+         "strides": [1, 1], "dilations": [1, 1]}  # fmt: skip
+MACHINE = by_name("haswell")
+PROBLEM = problem_of(WORKLOAD)
+HEAD = {
+    "format": FORMAT,
+    "must_agree": {"seed": 0, "cold": True},
+    "operators": "table1",
+    "commit": "abc",
+    "date": "2026-01-01T00:00:00+00:00",
+    "rounds": 3,
+    "final_rounds": 5,
+    "versions": {"numpy": "2"},
+    "machine": {
+        "cpu": "CPU", "system": "OS", "libc": "C", "python": "3", "planned_for": asdict(MACHINE),
+    },
+}  # fmt: skip
+
+PLANS = sorted(
+    sample_plans(PROBLEM, MACHINE, 6, 0), key=lambda plan: predict(PROBLEM, MACHINE, plan).cost
+)
+OWN, *SAMPLED = PLANS
+REFERENCE = 1e-3
+
+
+def measurement(role, plan, ratio, final=True, wobble=0.0):
+    rounds = (ratio, ratio * (1 + wobble), ratio * (1 - wobble))
+    return Measurement(
+        Subject("R0", role, plan),
+        final,
+        seconds=tuple((one * REFERENCE,) for one in rounds),
+        reference=((REFERENCE,),) * 3,
+        compile_seconds=0.1,
+        error=0.01,
+        counters={},
+    )
+
+
+def trial_of(tmp_path, ratios, volumes=()):
+    """The own plan takes as long as the reference, the sampled ones `ratios` of it."""
+    records = [
+        Start("R0", SIZES, OWN, 100.0),
+        Choice("R0", (Subject("R0", "own", OWN).key,)),
+        measurement("own", OWN, 1.0),
+        measurement("again", OWN, 1.01),
+        *(measurement("sample", p, r) for p, r in zip(SAMPLED, ratios, strict=True)),
+        Failed(Subject("R0", "sample", OWN), "it crashed"),
+    ]
+    paths = []
+    for kind, name, found in (
+        (MEASUREMENTS, "table1-native", records),
+        (VOLUMES, "table1-native-volumes", volumes),
+    ):
+        paths.append(tmp_path / f"{name}.jsonl")
+        with appending(paths[-1], {"kind": kind, **HEAD}) as (_, log):
+            for record in found:
+                log(record)
+    (trial,) = judgement.read_trials(paths)
+    return trial, paths
+
+
+def volumes_of(plan, factor, full=1.0, valgrind=None):
+    """Simulated volumes `factor` times those predicted; fully associative, `full` times."""
+    predicted = predict(PROBLEM, MACHINE, plan).volumes
+    names = ("input", "weights", "output", "packing")
+
+    def scaled(by):
+        return {
+            resource: {name: round(by * found.get(name, 0)) for name in names}
+            for resource, found in predicted.items()
+        }
+
+    found = {"associative": scaled(factor), "full": scaled(full)}
+    return Simulated(
+        Subject("R0", "sample", plan), found, 1, {"L1": 200, "L2": 100}, valgrind or {}
+    )
+
+
+def test_losses_are_against_the_best_that_was_found(tmp_path):
+    trial, _ = trial_of(tmp_path, (2.0, 1.6, 0.8, 4.0, 5.0))
+    (verdict,) = trial.verdicts
+    assert verdict.top_loss(1) == pytest.approx(1 - 0.8 / 2.0)
+    assert verdict.top_loss(2) == pytest.approx(1 - 0.8 / 1.6)
+    assert verdict.top_loss(5) == 0
+    assert verdict.chosen_loss(1) == pytest.approx(1 - 0.8)
+    assert verdict.chosen_loss(5) == 0
+    assert verdict.again == pytest.approx(0.01)
+    assert verdict.gflops(verdict.own) == pytest.approx(WORKLOAD.flops / REFERENCE * 1e-9)
+
+
+def test_lucky_plans_that_missed_the_final_rounds_do_not_count_as_best(tmp_path):
+    trial, paths = trial_of(tmp_path, (2.0, 3.0, 4.0, 5.0, 6.0))
+    with appending(paths[0], {"kind": MEASUREMENTS, **HEAD}) as (_, log):
+        (lucky,) = sample_plans(PROBLEM, MACHINE, 1, 99)
+        log(measurement("sample", lucky, 0.1, final=False))
+    (trial,) = judgement.read_trials(paths)
+    assert trial.verdicts[0].best.seconds == pytest.approx(REFERENCE)
+
+
+def test_what_is_missed_is_said_to_be_missed(tmp_path):
+    trial, _ = trial_of(tmp_path, (2.0, 1.6, 0.8, 4.0, 5.0))
+    cells = {figure.title: figure.cell for figure in criteria.figures(trial)}
+    assert cells["top-1 loss, own plan, against all: worst"] == "20.0% (R0), **missed**"
+    assert cells["top-5 loss, own plan, against all: worst"] == "0.0% (R0), reached"
+    assert cells["volume from L1 where it is the slowest memory: median error"] == "not measured"
+
+
+def test_a_model_that_is_right_reaches_everything(tmp_path):
+    flows = [volumes_of(plan, 1.0) for plan in SAMPLED]
+    trial, _ = trial_of(tmp_path, (1.1, 1.5, 2.0, 2.5, 3.0), flows)
+    cells = [figure.cell for figure in criteria.figures(trial)]
+    assert not [cell for cell in cells if "missed" in cell]
+    assert trial.verdicts[0].spearman == pytest.approx(1)
+
+
+def test_volumes_show_errors_and_conflicts(tmp_path):
+    trial, _ = trial_of(tmp_path, (1.0,) * 5, [volumes_of(plan, 2.0, full=1.0) for plan in SAMPLED])
+    for flow in trial.flows:
+        assert flow.ratio("L2") == pytest.approx(0.5, rel=1e-3)
+        assert flow.conflicts("DRAM") == pytest.approx(2.0, rel=1e-3)
+    rows = {row[0]: dict(zip(tables.VOLUME_COLUMNS, row, strict=True)) for row in
+            tables.volume_rows(trial)}  # fmt: skip
+    assert rows["L3"]["sample: median error"] == "50.0%"
+    assert rows["L3"]["conflicts: median"] == "2.00"
+
+
+def test_valgrinds_counts_stand_beside_ours(tmp_path):
+    flow = volumes_of(OWN, 1.0, valgrind={"L1": 202, "L2": 90})
+    trial, _ = trial_of(tmp_path, (1.0,) * 5, [flow])
+    assert tables.check_rows(trial) == [["R0", "200", "+1.0%", "100", "-10.0%"]]
+
+
+def test_a_choice_that_was_not_timed_leaves_its_columns_empty(tmp_path):
+    _, paths = trial_of(tmp_path, (1.0,) * 5)
+    with appending(paths[0], {"kind": MEASUREMENTS, **HEAD}) as (_, log):
+        log(Choice("R0", ("another",)))
+    (trial,) = judgement.read_trials(paths)
+    (row,) = tables.loss_rows(trial)
+    assert dict(zip(tables.LOSS_COLUMNS, row, strict=True))["own, top-1"] == ""
+
+
+def test_the_document_is_the_same_for_the_same_data(tmp_path):
+    flows = [volumes_of(plan, 1.2) for plan in SAMPLED]
+    trial, paths = trial_of(tmp_path, (2.0, 1.6, 0.8, 4.0, 5.0), flows)
+    written = []
+    for directory in (tmp_path / "a", tmp_path / "b"):
+        document.write_document(directory, [trial], [], paths)
+        files = sorted(path for path in directory.rglob("*") if path.is_file())
+        written.append({path.name: path.read_bytes() for path in files})
+    assert written[0] == written[1]
+    text = written[0]["validation.md"].decode()
+    assert "it crashed" in text
+    assert "**missed**" in text
+    assert all(f"validation/{name}" in text for name in written[0] if name.endswith(".svg"))
+
+
+def test_compressed_data_gives_the_same_verdicts(tmp_path):
+    trial, paths = trial_of(tmp_path, (2.0, 1.6, 0.8, 4.0, 5.0))
+    document.write_document(tmp_path / "docs", [trial], [], paths)
+    data = sorted((tmp_path / "docs/validation").glob("*.xz"))
+    assert judgement.read_trials(data) == [trial]

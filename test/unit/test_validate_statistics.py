@@ -1,0 +1,53 @@
+"""Ranks, correlations, losses and their uncertainty, against values worked out by hand."""
+
+import math
+
+import pytest
+
+from benchmarks.validation import statistics
+from benchmarks.validation.records import Measurement
+
+
+def test_equal_values_share_a_rank():
+    assert statistics.ranks([3.0, 1.0, 3.0, 2.0]) == [3.5, 1.0, 3.5, 2.0]
+
+
+def test_correlations_of_an_order_with_two_neighbours_swapped():
+    predicted, measured = [1.0, 2.0, 3.0, 4.0], [10.0, 30.0, 20.0, 40.0]
+    assert statistics.spearman(predicted, measured) == pytest.approx(1 - 6 * 2 / (4 * 15))
+    assert statistics.kendall(predicted, measured) == pytest.approx((5 - 1) / 6)
+
+
+def test_correlations_of_the_same_and_of_the_opposite_order():
+    values = [5.0, 1.0, 4.0]
+    for correlation in (statistics.spearman, statistics.kendall):
+        assert correlation(values, [math.exp(v) for v in values]) == pytest.approx(1)
+        assert correlation(values, [-v for v in values]) == pytest.approx(-1)
+        assert math.isnan(correlation(values, [2.0, 2.0, 2.0]))
+
+
+def test_ties_count_for_neither_order():
+    # pairs: one tied in x, one tied in y, four in the same order; tau-b = 4 / sqrt(5 * 5)
+    assert statistics.kendall([1, 1, 2, 3], [1, 2, 3, 3]) == pytest.approx(0.8)
+
+
+def test_top_loss_is_of_the_fastest_among_those_predicted_best():
+    predicted, measured = [1.0, 2.0, 3.0], [4.0, 2.5, 2.0]
+    losses = [statistics.top_loss(predicted, measured, k, 2.0) for k in (1, 2, 5)]
+    assert losses == pytest.approx([0.5, 0.2, 0.0])
+
+
+def test_uncertainty_shrinks_with_the_root_of_the_rounds():
+    few = statistics.uncertainty([0.9, 1.0, 1.1] * 4)
+    many = statistics.uncertainty([0.9, 1.0, 1.1] * 16)
+    assert few == pytest.approx(2 * many)
+    assert math.isnan(statistics.uncertainty([1.0, 1.1]))
+
+
+def test_drift_of_the_machine_is_divided_out():
+    measurement = Measurement(
+        None, False, seconds=((2.0,), (4.0,), (8.0,)), reference=((1.0,), (2.0,), (4.0,)),
+        compile_seconds=0.1, error=0.0, counters={},
+    )  # fmt: skip
+    assert statistics.round_ratios(measurement) == [2.0, 2.0, 2.0]
+    assert statistics.paired_ratio(measurement) == 2.0
