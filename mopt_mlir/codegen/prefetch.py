@@ -64,6 +64,16 @@ def emit_input_prefetch(
     """
     tensor, channel = problem.input, kernel.reduction[0]
     step, size = tensor.step(channel), tensor.element.size
+    if next_tile is not None and _is_dense(problem, kernel, next_tile):
+        at = {**point, channel: ranges[channel].start}
+        at[next_tile] = at[next_tile] + kernel.extent(next_tile)
+        lines = -(-kernel.extent(next_tile) * size // LINE_BYTES)
+        line = (point[channel] - ranges[channel].start) * lines
+        where = element(tensor, at)
+        for i in range(lines):
+            shift = (line + i) * (LINE_BYTES // size)
+            builder.prefetch(input_, [*where[:-1], where[-1] + shift])
+        return
     pixels = set(problem.parallel_dims).intersection(tensor.axes[-1].dims)
     if not pixels or tensor.strides[-1] != 1 or step is None or step * size < SHORT_RUN_BYTES:
         return
@@ -84,6 +94,14 @@ def emit_input_prefetch(
     for run in _runs(tensor, at, sizes):
         for start in lines:
             builder.prefetch(input_, [*run[:-1], run[-1] + start], locality=locality)
+
+
+def _is_dense(problem: Problem, kernel: Microkernel, next_tile: str) -> bool:
+    """Whether the input of a register tile is one run of memory, and that of the next one along
+    `next_tile` follows: pixels next to each other, each with all of its channels."""
+    tensor, reduction = problem.input, kernel.reduction
+    dense = len(reduction) == 1 and tensor.step(reduction[0]) == 1
+    return dense and tensor.step(next_tile) == problem.extent(reduction[0])
 
 
 def _part(
