@@ -65,14 +65,7 @@ def emit_input_prefetch(
     tensor, channel = problem.input, kernel.reduction[0]
     step, size = tensor.step(channel), tensor.element.size
     if next_tile is not None and _is_dense(problem, kernel, next_tile):
-        at = {**point, channel: ranges[channel].start}
-        at[next_tile] = at[next_tile] + kernel.extent(next_tile)
-        lines = -(-kernel.extent(next_tile) * size // LINE_BYTES)
-        line = (point[channel] - ranges[channel].start) * lines
-        where = element(tensor, at)
-        for i in range(lines):
-            shift = (line + i) * (LINE_BYTES // size)
-            builder.prefetch(input_, [*where[:-1], where[-1] + shift])
+        _next_pixels(builder, problem, kernel, input_, point, ranges, next_tile)
         return
     pixels = set(problem.parallel_dims).intersection(tensor.axes[-1].dims)
     if not pixels or tensor.strides[-1] != 1 or step is None or step * size < SHORT_RUN_BYTES:
@@ -102,6 +95,27 @@ def _is_dense(problem: Problem, kernel: Microkernel, next_tile: str) -> bool:
     tensor, reduction = problem.input, kernel.reduction
     dense = len(reduction) == 1 and tensor.step(reduction[0]) == 1
     return dense and tensor.step(next_tile) == problem.extent(reduction[0])
+
+
+def _next_pixels(
+    builder: Builder,
+    problem: Problem,
+    kernel: Microkernel,
+    input_: Any,
+    point: Mapping[str, Index],
+    ranges: Mapping[str, Range],
+    next_tile: str,
+) -> None:
+    """Ask for a part of the run that is the input of the next register tile; the steps of the
+    reduction, as many as a pixel has channels, cover it."""
+    tensor, (channel,) = problem.input, kernel.reduction
+    pixels, size = kernel.extent(next_tile), tensor.element.size
+    each = -(-pixels * size // LINE_BYTES)
+    line = (point[channel] - ranges[channel].start) * each
+    tile = {**point, channel: ranges[channel].start, next_tile: point[next_tile] + pixels}
+    *outer, first = element(tensor, tile)
+    for i in range(each):
+        builder.prefetch(input_, [*outer, first + (line + i) * (LINE_BYTES // size)])
 
 
 def _part(
