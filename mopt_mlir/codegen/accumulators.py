@@ -1,4 +1,4 @@
-"""Where accumulators come from and go to: fill, bias, the output as it is, and the output written.
+"""Where accumulators come from and go to: fill, bias, partial sums, the output.
 
 Three ways to the output, by its layout: lanes next to each other in memory are whole vectors; lanes
 across it while another dim of the register tile lies along it are transposed in registers; anything
@@ -14,13 +14,18 @@ from typing import Any
 from mopt_mlir.codegen.builder import Builder
 from mopt_mlir.codegen.index import Index
 from mopt_mlir.codegen.operands import Operands, Position, element
+from mopt_mlir.codegen.partials import Partials
+from mopt_mlir.codegen.ranges import Range
 from mopt_mlir.codegen.transpose import transpose
 from mopt_mlir.problem import Problem, Role
 
 
 @dataclass(frozen=True)
 class AccumulatorTile:
-    """The accumulators of one register tile, numbered `vector * len(scalars) + scalar`."""
+    """The accumulators of one register tile, numbered `vector * len(scalars) + scalar`.
+
+    Between two visits they are in `partials`, if there are any, else in the output.
+    """
 
     builder: Builder
     problem: Problem
@@ -30,22 +35,30 @@ class AccumulatorTile:
     vectors: tuple[Position, ...]
     scalars: tuple[Position, ...]
     start: Mapping[str, Index]
+    partials: Partials | None = None
 
     # ---- initial values ----------------------------------------------------------------------
 
-    def initial(self, reduction: Mapping[str, Index]) -> list[Any]:
-        """Accumulators at the start of a reduction tile that begins at `reduction`.
+    def initial(self, reduction: Mapping[str, Range]) -> list[Any]:
+        """Accumulators at the start of the reduction tile `reduction`.
 
-        The first tile of the reduction takes the fill or bias, any other the output's contents.
+        The first tile of the reduction takes the fill, the bias or the output's contents, any other
+        what the one before has left.
         """
-        if self.operands.fill is None and self.operands.bias is None:
-            return self._read()
-        conditions = [(index, True) for index in reduction.values() if index.terms]
-        if not conditions:
-            return self._fresh()
+        accumulates = self.operands.fill is None and self.operands.bias is None
+        begin = self._read if accumulates else self._fresh
+        resume = self._read if self.partials is None else self._restore
+        conditions = [(part.start, True) for part in reduction.values() if part.start.terms]
+        if not conditions or begin == resume:
+            return begin()
         type_ = self.builder.vector_type(self.lanes, self.operands.output.type.element_type)
         count = len(self.vectors) * len(self.scalars)
-        return self.builder.branch(conditions, self._fresh, self._read, [type_] * count)
+        return self.builder.branch(conditions, begin, resume, [type_] * count)
+
+    def _restore(self) -> list[Any]:
+        assert self.partials is not None
+        tile = self.partials.tile(self.builder, self.start)
+        return self.partials.load(self.builder, tile, len(self.vectors) * len(self.scalars))
 
     def _fresh(self) -> list[Any]:
         vector_type = self.builder.vector_type(self.lanes, self.operands.output.type.element_type)
@@ -79,8 +92,26 @@ class AccumulatorTile:
 
     # ---- the output --------------------------------------------------------------------------
 
+    def finish(self, accumulators: Sequence[Any], reduction: Mapping[str, Range]) -> None:
+        """Store the accumulators after the reduction tile `reduction`."""
+        partials = self.partials
+        conditions = [
+            (end + -self.problem.extent(dim), False)
+            for dim, part in reduction.items()
+            for end in part.ends
+            if end.terms
+        ]
+        if partials is None or not conditions:
+            self.write(accumulators)
+            return
+
+        def save() -> None:
+            partials.store(self.builder, partials.tile(self.builder, self.start), accumulators)
+
+        self.builder.branch(conditions, lambda: self.write(accumulators), save)
+
     def write(self, accumulators: Sequence[Any]) -> None:
-        """Store every valid element of the accumulators."""
+        """Store every valid element of the accumulators to the output."""
         if self.problem.output.runs_along(self.lane_dim):
             for v, vector in enumerate(self.vectors):
                 for q, scalar in enumerate(self.scalars):

@@ -25,6 +25,7 @@ from mopt_mlir.codegen.operands import (
     element,
     next_rows,
 )
+from mopt_mlir.codegen.partials import Partials
 from mopt_mlir.codegen.prefetch import (
     PanelPrefetch,
     emit_input_prefetch,
@@ -89,20 +90,31 @@ def emit_microkernel(
     operands: Operands,
     panels: Panels | None,
     upcoming: NextInput | None,
+    partials: Partials | None,
     ranges: Mapping[str, Range],
     sizes: Mapping[str, int],
 ) -> None:
     """Accumulate the register tile at the start of `ranges` over the reduction dims' ranges.
 
     `sizes` is the extent of the register tile per output dim; `panels` the packed weights, or None
-    where they are read in place; `upcoming` the input that is read next, if that is known.
+    where they are read in place; `upcoming` the input that is read next, if that is known;
+    `partials` where the sums are between two visits, if not in the output.
     """
     tile = RegisterTile.of(problem, kernel, sizes)
     start = {dim: ranges[dim].start for dim in problem.parallel_dims}
     output = AccumulatorTile(
-        builder, problem, operands, tile.lanes, tile.lane_dim, tile.vectors, tile.scalars, start
+        builder,
+        problem,
+        operands,
+        tile.lanes,
+        tile.lane_dim,
+        tile.vectors,
+        tile.scalars,
+        start,
+        partials,
     )
-    initial = output.initial({dim: ranges[dim].start for dim in problem.reduction_dims})
+    reduced = {dim: ranges[dim] for dim in problem.reduction_dims}
+    initial = output.initial(reduced)
     panel = None if panels is None else panels.panel_of(builder, ranges)
     rows = None if panels is None else next_rows(builder, panels, start)
     ahead = PanelPrefetch.of(builder, panels, panel, ranges)
@@ -123,7 +135,7 @@ def emit_microkernel(
         sizes,
         tile,
     )
-    output.write(reduction.emit(kernel.reduction, start, initial))
+    output.finish(reduction.emit(kernel.reduction, start, initial), reduced)
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from mopt_mlir.codegen.index import Index
 from mopt_mlir.codegen.microkernel import emit_microkernel
 from mopt_mlir.codegen.operands import NextBlock, NextInput, NextPanels, Operands, Panels
 from mopt_mlir.codegen.packing import SCRATCH_ALIGNMENT, emit_packing, panel_shape
+from mopt_mlir.codegen.partials import Partials, partials_shape
 from mopt_mlir.codegen.ranges import Range
 from mopt_mlir.plan import Level, Plan
 from mopt_mlir.problem import Problem, Role
@@ -38,7 +39,8 @@ class Place:
     """Where in the nest the next operation goes: what the open loops cover of each dim, the packed
     weights if they are filled, and the memory that they will be packed into if it is allocated.
     `stepped` is the innermost loop that moves in the packed weights, as its dim and step, and
-    `moved` that which moves in the input; `upcoming` is the input that is read next."""
+    `moved` that which moves in the input; `upcoming` is the input that is read next. `sums` is the
+    memory of partial sums, which `partials` knows how to use once a loop splits the reduction."""
 
     ranges: Ranges
     panels: Panels | None = None
@@ -46,6 +48,8 @@ class Place:
     stepped: tuple[str, int] | None = None
     moved: tuple[str, int] | None = None
     upcoming: NextInput | None = None
+    sums: Any = None
+    partials: Partials | None = None
 
     def at(self, dim: str, range_: Range) -> Place:
         return replace(self, ranges={**self.ranges, dim: range_})
@@ -89,12 +93,14 @@ class Nest:
             place = replace(place, panels=panels, scratch=scratch)
         elif self._shares_panels:
             place = replace(place, scratch=self._allocate(self._level(self.plan.packing).tile))
+        split = self._split_reduction(self.plan.levels[:1], self.problem.extents)
+        if split is not None:
+            place = replace(place, sums=self._allocate_sums(split))
         if self.plan.levels:
             self._level_loops(0, self.plan.levels[0].order, place)
         else:
             self._cores(place)
-        if place.scratch is not None:
-            self._free(place.scratch)
+        self._free(place.sums, place.scratch)
 
     # ---- packed weights ----------------------------------------------------------------------
 
@@ -118,16 +124,23 @@ class Nest:
         return next(level for level in self.plan.levels if level.name == name)
 
     def _allocate(self, sizes: Mapping[str, int]) -> Any:
+        return self._scratch("panels", panel_shape(self.problem, self.plan.microkernel, sizes))
+
+    def _allocate_sums(self, sizes: Mapping[str, int]) -> Any:
+        return self._scratch("sums", partials_shape(self.problem, self.plan.microkernel, sizes))
+
+    def _scratch(self, name: str, shape: Sequence[int]) -> Any:
         builder, ir = self.builder, self.builder.ir
-        shape = panel_shape(self.problem, self.plan.microkernel, sizes)
-        type_ = ir.MemRefType.get(shape, self.operands.weights.type.element_type)
-        with builder.named("panels"):
+        type_ = ir.MemRefType.get(shape, self.operands.output.type.element_type)
+        with builder.named(name):
             allocation = builder.bindings.memref.AllocOp(type_, [], [], alignment=SCRATCH_ALIGNMENT)
         allocation.attributes[SCRATCH] = ir.UnitAttr.get()
         return allocation.memref
 
-    def _free(self, scratch: Any) -> None:
-        self.builder.bindings.memref.DeallocOp(scratch, loc=self.builder.location)
+    def _free(self, *scratch: Any) -> None:
+        for memref in scratch:
+            if memref is not None:
+                self.builder.bindings.memref.DeallocOp(memref, loc=self.builder.location)
 
     def _panels(self, memref: Any, ranges: Ranges) -> Panels:
         starts = {dim: range_.start for dim, range_ in ranges.items()}
@@ -184,6 +197,11 @@ class Nest:
     def _inside(self, place: Place, dim: str, tile: Range) -> Place:
         """`place` in a loop over `dim`, at `tile`."""
         inner = self._in_input(place.at(dim, tile), dim, place.ranges)
+        if dim in self.problem.reduction_dims and place.sums is not None and not place.partials:
+            dims, kernel = self.problem.parallel_dims, self.plan.microkernel
+            origin = {dim: place.ranges[dim].start for dim in dims}
+            units = {dim: kernel.extent(dim) for dim in dims}
+            inner = replace(inner, partials=Partials(place.sums, origin, units))
         return inner if inner.panels is None else self._in_panels(inner, dim, place.ranges)
 
     def _in_input(self, inner: Place, dim: str, outer: Ranges) -> Place:
@@ -220,7 +238,8 @@ class Nest:
         packs = level.name == self.plan.packing and place.panels is None
         if packs and not self.problem.weights.dims.intersection(moving):
             place, packs = self._pack_block(depth, place), False
-        if not moving or (not packs and self._streams(depth, moving, place.ranges)):
+        sizes = {dim: range_.size for dim, range_ in place.ranges.items()}
+        if not moving or (not packs and self._streams(level, moving, sizes)):
             self._cores(place) if depth == 0 else self._next_level(depth + 1, place)
             return
         dim, rest = moving[0], moving[1:]
@@ -237,19 +256,39 @@ class Nest:
         else:
             self._register_tiles(self.problem.parallel_dims, place)
 
-    def _streams(self, depth: int, moving: Sequence[str], ranges: Ranges) -> bool:
+    def _streams(self, level: Level, moving: Sequence[str], sizes: Mapping[str, int]) -> bool:
         """Whether the loops that are left only step through the reduction of one register tile.
 
         Then the microkernel runs through all of it, and the accumulators never leave the registers.
         """
         return (
-            depth == len(self.plan.levels) - 1
+            level is self.plan.levels[-1]
             and all(dim in self.problem.reduction_dims for dim in moving)
             and all(
-                ranges[dim].size <= self.plan.microkernel.extent(dim)
+                sizes[dim] <= self.plan.microkernel.extent(dim)
                 for dim in self.problem.parallel_dims
             )
         )
+
+    def _split_reduction(
+        self, levels: Sequence[Level], outer: Mapping[str, int]
+    ) -> dict[str, int] | None:
+        """What the outermost loop of `levels` that splits the reduction, inside a tile of `outer`,
+        covers of each dim, if there is one and partial sums are not best kept in the output."""
+        sizes, kernel = dict(outer), self.plan.microkernel
+        if self.problem.output.runs_along(kernel.lanes):
+            return None
+        for level in levels:
+            packs = level.name == self.plan.packing and self.constant_panels is None
+            for i, dim in enumerate(level.order):
+                moving = [d for d in level.order[i:] if level.tile[d] < sizes[d]]
+                packs = packs and not self.problem.weights.dims.isdisjoint(moving)
+                if not moving or (not packs and self._streams(level, moving, sizes)):
+                    break
+                if dim in moving and dim in self.problem.reduction_dims:
+                    return sizes
+                sizes[dim] = min(sizes[dim], level.tile[dim])
+        return None
 
     def _cores(self, place: Place) -> None:
         """The split of the outermost tile between cores."""
@@ -276,14 +315,18 @@ class Nest:
 
     def _share(self, place: Place) -> None:
         """One core's share; it owns the packed block if that is of an inner level."""
-        packed = place.panels is not None or place.scratch is not None
-        if packed or self.plan.packing == "none":
-            self._next_level(1, place)
-        else:
+        sizes = {dim: range_.size for dim, range_ in place.ranges.items()}
+        scratch = sums = None
+        if place.panels is None and place.scratch is None and self.plan.packing != "none":
             tile = self._level(self.plan.packing).tile
-            scratch = self._allocate({d: min(tile[d], r.size) for d, r in place.ranges.items()})
-            self._next_level(1, replace(place, scratch=scratch))
-            self._free(scratch)
+            scratch = self._allocate({dim: min(tile[dim], size) for dim, size in sizes.items()})
+            place = replace(place, scratch=scratch)
+        split = self._split_reduction(self.plan.levels[1:], sizes)
+        if split is not None and place.sums is None:
+            sums = self._allocate_sums(split)
+            place = replace(place, sums=sums)
+        self._next_level(1, place)
+        self._free(sums, scratch)
         if self.operands.nontemporal:
             self.builder.fence()
 
@@ -312,6 +355,7 @@ class Nest:
                 self.operands,
                 place.panels,
                 place.upcoming,
+                place.partials,
                 place.ranges,
                 sizes,
             )

@@ -111,7 +111,8 @@ def step_cycles(machine: Machine, rows: int, vectors: int, loads: float) -> floa
     if rows < vectors:
         loads += vectors * (rows - 1)
     issue = max(rows * vectors / machine.fma_per_cycle, loads / machine.loads_per_cycle)
-    return LOOP_CYCLES + (issue**OVERLAP + machine.fma_latency**OVERLAP) ** (1 / OVERLAP)
+    total: float = issue**OVERLAP + machine.fma_latency**OVERLAP
+    return LOOP_CYCLES + float(total ** (1 / OVERLAP))
 
 
 def tile_kinds(
@@ -169,11 +170,15 @@ def _work(
         input_, weights = width, rows
         if kernel.lanes in problem.weights.dims:  # a group: no operand is the same for two outputs
             input_, weights, loads = rows * width, width, (rows + 1) * vectors * slots
-    store, load = _accumulator_cycles(problem, machine, kernel, tile, vectors)
+    registers = rows * vectors
+    save, restore = registers * STORE_CYCLES, registers / machine.loads_per_cycle
     elements = rows * tile[kernel.lanes]
     return RegisterWork(
-        cycles=steps * step_cycles(machine, rows, vectors, loads) - load,
-        cycles_per_visit=CALL_CYCLES + store + load,
+        cycles=steps * step_cycles(machine, rows, vectors, loads)
+        + _output_cycles(problem, kernel, tile, vectors)
+        - save
+        - restore,
+        cycles_per_visit=CALL_CYCLES + save + restore,
         input=input_ * steps,
         weights=weights * steps,
         output=-elements,
@@ -186,21 +191,21 @@ def _crossing_slots(problem: Problem, machine: Machine, kernel: Microkernel) -> 
     return 1.0 + (kernel.vector - 1) * problem.output.element.size / machine.cache("L1").line
 
 
-def _accumulator_cycles(
-    problem: Problem, machine: Machine, kernel: Microkernel, tile: Mapping[str, int], vectors: int
-) -> tuple[float, float]:
-    """Cycles to store the accumulators of one register tile, and to load them."""
+def _output_cycles(
+    problem: Problem, kernel: Microkernel, tile: Mapping[str, int], vectors: int
+) -> float:
+    """Cycles to store the accumulators of one register tile to the output. (Between visits they are
+    whole registers, wherever they lie.)"""
     rows = prod(size for dim, size in tile.items() if dim != kernel.lanes)
     registers = rows * vectors
     if problem.output.step(kernel.lanes) == 1:
-        return registers * STORE_CYCLES, registers / machine.loads_per_cycle
+        return registers * STORE_CYCLES
     pixels = [dim for dim in kernel.tile if dim != kernel.lanes]
     if any(problem.output.step(dim) == 1 for dim in pixels):
         accesses = vectors * kernel.vector * -(-rows // kernel.vector)
         shuffles = registers * log2(kernel.vector) * SHUFFLE_CYCLES
-    else:
-        accesses, shuffles = registers * kernel.vector, 0.0
-    return shuffles + accesses * STORE_CYCLES, shuffles + accesses / machine.loads_per_cycle
+        return shuffles + accesses * STORE_CYCLES
+    return registers * kernel.vector * STORE_CYCLES
 
 
 def _channel_lanes(problem: Problem, machine: Machine) -> Iterator[Microkernel]:

@@ -1,0 +1,61 @@
+"""Partial sums between the visits of a register tile: whole registers in scratch memory.
+
+Where the reduction is split, a register tile is visited several times. Accumulators that would have
+to be transposed on their way to the output, and back, stay as they are until the last visit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from mopt_mlir.codegen.builder import Builder
+from mopt_mlir.codegen.index import Index
+from mopt_mlir.plan import Microkernel
+from mopt_mlir.problem import Problem
+
+
+@dataclass(frozen=True)
+class Partials:
+    """`memref[register tile along each output dim..., register, lane]`, for the part of the output
+    that begins at `origin`; register tiles have `units[dim]` elements."""
+
+    memref: Any
+    origin: Mapping[str, Index]
+    units: Mapping[str, int]
+
+    def tile(self, builder: Builder, start: Mapping[str, Index]) -> list[Index]:
+        """The indices of the register tile at `start`."""
+        return [
+            builder.apply("tile", start[dim] - self.origin[dim], unit)
+            for dim, unit in self.units.items()
+        ]
+
+    def load(self, builder: Builder, tile: Sequence[Index], count: int) -> list[Any]:
+        """The first `count` registers of `tile`."""
+        lanes = self.memref.type.shape[-1]
+        return [
+            builder.vector_load(self.memref, _place(tile, i), lanes, lanes, "acc")
+            for i in range(count)
+        ]
+
+    def store(self, builder: Builder, tile: Sequence[Index], values: Sequence[Any]) -> None:
+        lanes = self.memref.type.shape[-1]
+        for i, value in enumerate(values):
+            builder.vector_store(value, self.memref, _place(tile, i), lanes)
+
+
+def _place(tile: Sequence[Index], register: int) -> list[Index]:
+    return [*tile, Index(constant=register), Index()]
+
+
+def partials_shape(
+    problem: Problem, kernel: Microkernel, sizes: Mapping[str, int]
+) -> tuple[int, ...]:
+    """The shape of the partial sums of a part of the output of `sizes`."""
+    tiles = [-(-sizes[dim] // kernel.extent(dim)) for dim in problem.parallel_dims]
+    vectors = -(-kernel.extent(kernel.lanes) // kernel.vector)
+    rows = prod(size for dim, size in kernel.tile.items() if dim != kernel.lanes)
+    return (*tiles, vectors * rows, kernel.vector)
