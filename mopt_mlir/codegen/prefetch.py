@@ -177,7 +177,10 @@ def emit_weights_prefetch(
     at = {dim: point.get(dim, Index()) for dim in tensor.dims}
     at[step_dim] = at[step_dim] + upcoming.shift
     each = min(rows, max(1, rows * size // (LINE_BYTES // 2)))
-    turn = Index() if each == rows else builder.apply("row", point[step_dim] * each, modulo=rows)
+    turn = Index()
+    if each < rows:  # a power of two, as there is no cheap remainder of another number
+        turns = 1 << (-(-rows // each) - 1).bit_length()
+        turn = builder.apply("turn", point[step_dim], modulo=turns) * each
     for row in range(each):
         where = element(tensor, {**at, channel: first + turn + row})
         for start in range(0, max(size, 1), LINE_BYTES):
