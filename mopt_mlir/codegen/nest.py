@@ -26,10 +26,6 @@ from mopt_mlir.problem import Problem, Role
 
 Ranges = Mapping[str, Range]
 
-MOST_TILES_TO_PREFETCH = 16
-"""With more register tiles to a block of weights, packing is a small part of the time, and waiting
-for its weights a part of that."""
-
 SCRATCH = "mopt.scratch"
 """Marks the allocation of packed weights, which a later stage may keep from call to call."""
 
@@ -177,7 +173,7 @@ class Nest:
         if not known or not ranges[moved].depth:
             return None
         tiles = self._uses(ranges)
-        if not 1 < prod(tiles.values()) <= MOST_TILES_TO_PREFETCH:
+        if prod(tiles.values()) == 1:
             return None
         dim = max(tiles, key=lambda dim: tiles[dim])
         start, unit = ranges[dim].start, self.plan.microkernel.extent(dim)

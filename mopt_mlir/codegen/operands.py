@@ -136,6 +136,8 @@ def next_rows(builder: Builder, panels: Panels, tile: Mapping[str, Index]) -> In
         return None
     offset = tile[block.dim] - block.start
     rows = -(-block.count // block.tiles)
+    parts = -(-block.count // rows)
     if not offset.terms:
-        return block.first + offset.constant // block.unit * rows
-    return block.first + builder.apply("tile", offset, block.unit) * rows
+        return block.first + offset.constant // block.unit % parts * rows
+    part = builder.apply("part", offset, block.unit, parts if parts < block.tiles else 0)
+    return block.first + part * rows
