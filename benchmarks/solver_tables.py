@@ -38,8 +38,8 @@ def summary(results: Results) -> str:
 def _origin(results: Results) -> str:
     busy = "" if results.share > BUSY else f", of which it had {results.share:.0%}"
     return (
-        f"Measured on {results.date}, in one process on one core of an {results.cpu}{busy}. "
-        "Times are seconds.\n"
+        f"Measured on {results.date}, in one process on one core ({results.cpu}){busy}. "
+        "Times are seconds of that core.\n"
     )
 
 

@@ -82,7 +82,11 @@ round (median over all plans).
 call of a simulated hierarchy of caches: set-associative, least recently used, written back, of this
 machine's sizes, empty at first; and through fully associative caches of the same sizes beside it.
 Lines that are dirty at the end count as written. So the trace is that of the generated loop nest,
-packing, edges and order of accesses included, at the granularity of cache lines.
+packing, edges and order of accesses included, at the granularity of cache lines. The model that the
+solver minimises counts what each cache reuses between one tile of its level and the next, which is
+all that there is if tiles fill their caches. Sampled plans often have far smaller tiles; of these a
+cache keeps the largest block of the nest that fits, and their predicted volumes here are counted
+with that (`mopt_mlir.model.residency`), those by tiles alone beside them.
 """
 
 

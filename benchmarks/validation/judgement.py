@@ -12,6 +12,7 @@ from typing import Any
 
 from mopt_mlir.machine.machine import Cache, Machine
 from mopt_mlir.model.cost import MEMORY, predict
+from mopt_mlir.model.residency import resident_volumes
 from mopt_mlir.plan import Plan, Prediction
 from mopt_mlir.problem import Problem
 
@@ -142,21 +143,29 @@ class Verdict:
 @dataclass(frozen=True)
 class Flow:
     """A plan whose accesses were simulated: bytes by resource and tensor, found and predicted;
-    `misses` of each cache in lines, and as `valgrind` counts them, if it did."""
+    `resident` are the predicted ones with what caches keep beyond their tiles. `misses` of each
+    cache are in lines, also as `valgrind` counts them, if it did."""
 
     operator: str
     key: str
     plan: Plan
     sampled: bool
     prediction: Prediction
+    resident: Mapping[str, Mapping[str, float]]
     found: Mapping[str, Volumes]
     misses: Mapping[str, int]
     valgrind: Mapping[str, int]
 
-    def ratio(self, resource: str, hierarchy: str = ASSOCIATIVE) -> float:
-        """Predicted / simulated."""
-        found = sum(self.found[hierarchy][resource].values())
-        return sum(self.prediction.volumes[resource].values()) / found
+    def ratio(self, resource: str) -> float:
+        """Predicted / simulated, with what caches keep."""
+        return sum(self.resident[resource].values()) / self._simulated(resource)
+
+    def ratio_of_tiles(self, resource: str) -> float:
+        """Predicted / simulated, by tiles alone."""
+        return sum(self.prediction.volumes[resource].values()) / self._simulated(resource)
+
+    def _simulated(self, resource: str) -> int:
+        return sum(self.found[ASSOCIATIVE][resource].values())
 
     def conflicts(self, resource: str) -> float:
         """How many times as much moves as with full associativity."""
@@ -168,8 +177,13 @@ class Flow:
     @property
     def slowest_memory(self) -> str:
         """The resource that the model calls the bottleneck, but for computing."""
-        seconds = self.prediction.seconds
-        return max(MEMORY, key=lambda name: seconds[name])
+
+        def seconds(name: str) -> float:
+            moved = sum(self.resident[name].values())
+            tiles = sum(self.prediction.volumes[name].values())
+            return self.prediction.seconds[name] * moved / tiles
+
+        return max(MEMORY, key=seconds)
 
 
 @dataclass(frozen=True)
@@ -295,12 +309,14 @@ def _point(record: Measurement, reference: float, problem: Problem, machine: Mac
 
 def _flow(record: Simulated, problem: Problem, machine: Machine) -> Flow:
     subject = record.subject
+    prediction = predict(problem, machine, subject.plan)
     return Flow(
         subject.operator,
         subject.key,
         subject.plan,
         subject.role == "sample",
-        predict(problem, machine, subject.plan),
+        prediction,
+        resident_volumes(problem, machine, subject.plan, prediction),
         record.volumes,
         record.misses,
         record.valgrind,

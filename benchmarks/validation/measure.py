@@ -7,13 +7,12 @@ the report says of the best does not rest on the luckiest of a hundred short mea
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from math import prod
 from pathlib import Path
 from typing import Any
 
-from mopt_mlir.diagnostics import UserError
 from mopt_mlir.model.cost import predict
 from mopt_mlir.plan import Plan
 
@@ -21,9 +20,10 @@ from .. import environment
 from ..crew import Progress
 from ..protocol import Configuration, Protocol
 from ..runner import BUSY, fma_peak, sizes_of
-from ..workers import Worker, WorkerError
+from ..workers import WorkerError
 from ..workloads import Workload
 from .planned import machine_for, problem_of
+from .process import Pair, PlanProcess
 from .records import (
     FORMAT,
     MEASUREMENTS,
@@ -37,10 +37,8 @@ from .records import (
     appending,
     generator_version,
     operator_of,
-    plan_data,
 )
 from .sample import subjects
-from .session import MODULE
 from .statistics import paired_ratio
 
 FINAL_PREDICTED, FINAL_MEASURED = 5, 10
@@ -100,12 +98,13 @@ def measure(
 
 
 def _in_short(operator: str, records: Sequence[Record]) -> str:
-    ratios = {r.subject.key: paired_ratio(r) for r in records if isinstance(r, Measurement)}
+    final = (r for r in records if isinstance(r, Measurement) and r.final)
+    ratios = {record.subject.key: paired_ratio(record) for record in final}
     own = next(r for r in reversed(records) if isinstance(r, Choice)).keys[0]
     if own not in ratios:
         return f"{operator}: the model's own plan could not be measured"
     best = min(ratios.values())
-    return f"{operator}: own plan {ratios[own] / best:.3f} times the fastest of {len(ratios)}"
+    return f"{operator}: own plan {ratios[own] / best:.3f} times the fastest"
 
 
 def _head(request: Request) -> dict[str, Any]:
@@ -140,55 +139,58 @@ class _Trial:
     log: Log
     progress: Progress
     cpus: Sequence[int]
-    worker: Worker | None = None
-    loaded: set[str] = field(default_factory=set)
 
     def run(self) -> None:
-        self.progress.step(f"{self.operator.name}: planning")
-        self.workload = self.request.configuration.protocol.workload(self.operator)
-        self.problem, self.machine = problem_of(self.workload), machine_for(self.request.isa)
-        samples, seed = self.request.samples, self.request.seed
-        plans = subjects(self.operator.name, self.problem, self.machine, samples, seed)
-        wanted = {subject.key: subject for subject in plans}
-        start = next((r for r in self.known if isinstance(r, Start)), None)
-        if start is None:
-            peak = fma_peak(self.request.configuration, self.cpus)
-            own = next(iter(wanted.values())).plan
-            start = Start(self.operator.name, sizes_of(self.operator), own, peak)
-            self._note(start)
-        self.reference = start.reference
-        chosen = (key for key, s in wanted.items() if s.role != "sample")
-        choice = Choice(self.operator.name, tuple(chosen))
-        if choice != next((r for r in reversed(self.known) if isinstance(r, Choice)), None):
-            self._note(choice)
-        again = Subject(self.operator.name, "again", self.reference)
-        wanted[again.key] = again
-        try:
-            self._measure(wanted.values(), self.request.rounds, final=False)
-            self._measure(self._foremost(wanted), self.request.final_rounds, final=True)
-        finally:
-            self._close()
+        request, name = self.request, self.operator.name
+        self.progress.step(f"{name}: planning")
+        workload = request.configuration.protocol.workload(self.operator)
+        problem, machine = problem_of(workload), machine_for(request.isa)
+        plans = subjects(name, problem, machine, request.samples, request.seed)
+        reference = self._start(plans)
+        plans.append(Subject(name, "again", reference))
+        cost = {s.key: predict(problem, machine, s.plan).cost for s in plans}
+        size = max(1, min(MOST_LOADED, BATCH_BYTES // (4 * prod(workload.weights_shape))))
+        with PlanProcess(workload, request.isa, request.cold, self.cpus, reference) as process:
+            for batch in self._batches(plans, size, final=False):
+                self._measure(process, batch, request.rounds, final=False)
+            for batch in self._batches(self._foremost(plans, cost), size, final=True):
+                self._measure(process, batch, request.final_rounds, final=True)
 
     def _note(self, record: Record) -> None:
         self.known.append(record)
         self.log(record)
 
-    def _foremost(self, wanted: dict[str, Subject]) -> list[Subject]:
+    def _start(self, plans: Sequence[Subject]) -> Plan:
+        """Note what the model chooses, and the reference plan, unless they are known: that."""
+        start = next((r for r in self.known if isinstance(r, Start)), None)
+        if start is None:
+            peak = fma_peak(self.request.configuration, self.cpus)
+            start = Start(self.operator.name, sizes_of(self.operator), plans[0].plan, peak)
+            self._note(start)
+        keys = tuple(subject.key for subject in plans if subject.role != "sample")
+        choice = Choice(self.operator.name, keys)
+        if choice != next((r for r in reversed(self.known) if isinstance(r, Choice)), None):
+            self._note(choice)
+        return start.reference
+
+    def _foremost(self, plans: Sequence[Subject], cost: Mapping[str, float]) -> list[Subject]:
         """The plans that meet again."""
         first = {
             record.subject.key: paired_ratio(record)
             for record in self.known
             if isinstance(record, Measurement) and not record.final
         }
-        measured = [subject for key, subject in wanted.items() if key in first]
-        cost = {s.key: predict(self.problem, self.machine, s.plan).cost for s in measured}
+        measured = [subject for subject in plans if subject.key in first]
         sample = [subject for subject in measured if subject.role == "sample"]
         chosen = [subject for subject in measured if subject.role != "sample"]
         chosen += sorted(sample, key=lambda s: cost[s.key])[:FINAL_PREDICTED]
         chosen += sorted(measured, key=lambda s: first[s.key])[:FINAL_MEASURED]
         return list({subject.key: subject for subject in chosen}.values())
 
-    def _measure(self, plans: Iterable[Subject], rounds: int, final: bool) -> None:
+    def _batches(
+        self, plans: Sequence[Subject], size: int, final: bool
+    ) -> Iterator[dict[str, Subject]]:
+        """Those that are not known, by key, `size` at a time."""
         have = {
             record.subject.key
             for record in self.known
@@ -196,139 +198,70 @@ class _Trial:
             or (isinstance(record, Measurement) and record.final == final)
         }
         left = [subject for subject in plans if subject.key not in have]
-        size = self._batch_size()
+        what = "final rounds" if final else "plans"
         for first in range(0, len(left), size):
-            what = "final rounds" if final else "plans"
             self.progress.step(f"{self.operator.name}: {what} {first} of {len(left)}")
-            batch = {subject.key: subject for subject in left[first : first + size]}
-            answers = self._load_all(batch)
-            self._rounds(batch, answers, rounds, final)
-            self._unload(answers)
+            yield {subject.key: subject for subject in left[first : first + size]}
 
-    def _batch_size(self) -> int:
-        shape = self.workload.weights_shape
-        weights = 4 * shape[0] * shape[1] * shape[2] * shape[3]
-        return max(1, min(MOST_LOADED, BATCH_BYTES // weights))
-
-    def _rounds(
-        self,
-        batch: dict[str, Subject],
-        answers: dict[str, dict[str, Any]],
-        rounds: int,
-        final: bool,
+    def _measure(
+        self, process: PlanProcess, batch: Mapping[str, Subject], rounds: int, final: bool
     ) -> None:
-        """Time the plans that are loaded, in turns, and note the result."""
-        pairs: dict[str, list[tuple[list[float], list[float]]]] = {key: [] for key in answers}
-        number = {k: self._affordable(a["run_seconds"], rounds) for k, a in answers.items()}
-        for turn in range(rounds):
-            keys = [key for key in _rotated(list(answers), turn) if turn < number[key]]
-            if not keys:
-                break
-            answer = self._ask("round", keys=keys, against="reference", cold=self.request.cold)
-            if answer is None:
-                reason = "the process ended while it ran"
-                for key in answers:
-                    self._note(Failed(batch[key], reason))
-                return
-            for key, (reference, seconds) in answer["pairs"].items():
-                pairs[key].append((reference, seconds))
+        """Time plans in turns, and note the result."""
+        answers = self._loaded(process, batch)
+        try:
+            pairs = self._timed(process, answers, rounds)
+            counters = {key: process.count(key) for key in answers}
+            process.unload(answers)
+        except WorkerError as error:
+            for key in answers:
+                self._fail(batch[key], error)
+            return
         for key, timed in pairs.items():
             self._note(
                 Measurement(
                     batch[key],
                     final,
-                    seconds=tuple(tuple(seconds) for _, seconds in timed),
-                    reference=tuple(tuple(reference) for reference, _ in timed),
+                    seconds=tuple(seconds for _, seconds in timed),
+                    reference=tuple(reference for reference, _ in timed),
                     compile_seconds=answers[key]["compile_seconds"],
                     error=answers[key]["error_of_bound"],
-                    counters=self._count(key),
+                    counters=counters[key],
                 )
             )
+
+    def _timed(
+        self, process: PlanProcess, answers: Mapping[str, dict[str, Any]], rounds: int
+    ) -> dict[str, list[Pair]]:
+        pairs: dict[str, list[Pair]] = {key: [] for key in answers}
+        number = {k: self._affordable(a["run_seconds"], rounds) for k, a in answers.items()}
+        for turn in range(rounds):
+            keys = [key for key in _rotated(list(answers), turn) if turn < number[key]]
+            for key, pair in (process.time(keys) if keys else {}).items():
+                pairs[key].append(pair)
+        return pairs
 
     def _affordable(self, run_seconds: float, rounds: int) -> int:
         if run_seconds > self.request.seconds:
             return 1
         return min(rounds, max(int(self.request.seconds / run_seconds), LEAST_ROUNDS))
 
-    def _count(self, key: str) -> dict[str, float]:
-        if not self._counting:
-            return {}
-        answer = self._ask("count", key=key, cold=self.request.cold) or {"counters": {}}
-        counts: dict[str, float] = answer["counters"]
-        return counts
-
-    # ---- the process -------------------------------------------------------------------------
-
-    def _load_all(self, batch: Mapping[str, Subject]) -> dict[str, dict[str, Any]]:
-        """Have plans compiled: by key, what is known of those that are loaded then. Those that a
-        dying process takes with it are compiled once more."""
+    def _loaded(
+        self, process: PlanProcess, batch: Mapping[str, Subject]
+    ) -> dict[str, dict[str, Any]]:
+        """What is known of the plans that could be loaded. Those that a dying process takes with
+        it are loaded once more."""
         answers: dict[str, dict[str, Any]] = {}
-        for key in batch:
-            if (answer := self._load(batch[key])) is not None:
-                answers[key] = answer
-        for key in [key for key in answers if key not in self.loaded]:
-            self._load(batch[key])
-        return {key: answer for key, answer in answers.items() if key in self.loaded}
+        for keys in (list(batch), answers):
+            for key in [key for key in keys if key not in process.loaded]:
+                try:
+                    answers[key] = process.load(key, batch[key].plan)
+                except WorkerError as error:
+                    self._fail(batch[key], error)
+        return {key: answer for key, answer in answers.items() if key in process.loaded}
 
-    def _load(self, subject: Subject) -> dict[str, Any] | None:
-        """Have a plan compiled; None after noting why that failed."""
-        try:
-            return self._compile(subject.key, subject.plan)
-        except WorkerError as error:
-            self._note(Failed(subject, str(error)))
-            self.progress.warn(f"{self.operator.name}: a plan failed: {error}")
-            self._recover()
-            return None
-
-    def _compile(self, key: str, plan: Plan) -> dict[str, Any]:
-        worker = self._started()
-        answer = worker.ask("load", key=key, plan=plan_data(plan), isa=self.request.isa)
-        self.loaded.add(key)
-        return answer
-
-    def _started(self) -> Worker:
-        """The process, with the operator open and the reference loaded."""
-        if self.worker is None:
-            self.worker = Worker(
-                "plans",
-                sys.executable,
-                environment.worker_environment(1, self.request.isa),
-                self.cpus,
-                environment.available_cpus(),
-                MODULE,
-            )
-            hello = self.worker.ask("hello")
-            self._counting = bool(hello["counters"])
-            self.worker.ask("open", workload=asdict(self.workload))
-            try:
-                self._compile("reference", self.reference)
-            except WorkerError as error:
-                reason = f"{self.operator.name}: the model's own plan fails: {error}"
-                raise UserError(reason) from None
-        return self.worker
-
-    def _ask(self, call: str, **arguments: Any) -> dict[str, Any] | None:
-        try:
-            return self._started().ask(call, **arguments)
-        except WorkerError as error:
-            self.progress.warn(f"{self.operator.name}: {error}")
-            self._recover()
-            return None
-
-    def _unload(self, keys: Iterable[str]) -> None:
-        if left := [key for key in keys if key in self.loaded]:
-            self._ask("unload", keys=left)
-            self.loaded.difference_update(left)
-
-    def _recover(self) -> None:
-        if self.worker is not None and not self.worker.is_alive:
-            self._close()
-
-    def _close(self) -> None:
-        if self.worker is not None:
-            self.worker.close()
-            self.worker = None
-        self.loaded = set()
+    def _fail(self, subject: Subject, error: WorkerError) -> None:
+        self._note(Failed(subject, str(error)))
+        self.progress.warn(f"{self.operator.name}: a plan failed: {error}")
 
 
 def _rotated(keys: list[str], turn: int) -> list[str]:

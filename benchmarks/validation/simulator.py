@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from mopt_mlir.machine.machine import Cache
 
-from .trace import ALLOCATE, FREE, LOAD, STORE, STREAM
+from .trace import ADVISE, FREE, LOAD, STORE, STREAM
 
 PREVIOUS, NEXT, STATE = 0, 1, 2
 
@@ -37,19 +37,12 @@ _COMMON = f"""
 @accesses = external global i64
 @moved = external global [0 x i64]
 @streamed = external global [0 x i64]
-@cursor = external global i64
+@outside = external global i64
 
-define internal ptr @{ALLOCATE}(i64 %alignment, i64 %size) {{
-  %at = load i64, ptr @cursor
-  %end = add i64 %at, %size
-  store i64 %end, ptr @cursor
-  %pointer = inttoptr i64 %at to ptr
-  ret ptr %pointer
-}}
 define internal void @{FREE}(ptr %block) {{
   ret void
 }}
-define internal i32 @mopt_advise(ptr %block, i64 %size, i32 %advice) {{
+define internal i32 @{ADVISE}(ptr %block, i64 %size, i32 %advice) {{
   ret i32 0
 }}
 
@@ -161,14 +154,22 @@ define internal void @{name}(ptr %pointer, i64 %bytes) noinline {{
   %more = add i64 %count, 1
   store i64 %more, ptr @accesses
   %is.enough = icmp ugt i64 %count, {limit}
-  br i1 %is.enough, label %done, label %begin
-begin:
+  br i1 %is.enough, label %done, label %check
+check:
   %end = add i64 %address, %bytes
   %inside = sub i64 %end, 1
   %wide = lshr i64 %address, {shift}
   %wide.last = lshr i64 %inside, {shift}
   %first = trunc i64 %wide to i32
   %last = trunc i64 %wide.last to i32
+  %is.outside = icmp uge i64 %wide.last, {lines}
+  br i1 %is.outside, label %stray, label %begin
+stray:
+  %strays = load i64, ptr @outside
+  %one.more = add i64 %strays, 1
+  store i64 %one.more, ptr @outside
+  ret void
+begin:
   %region = call i32 @region(i32 %first)
   {count}
   {touch}
@@ -241,16 +242,14 @@ class Simulation:
     symbols: Mapping[str, NDArray[np.generic]]
 
     @staticmethod
-    def of(
-        layout: Layout, hierarchies: Mapping[str, Hierarchy], limit: int, allocated_from: int
-    ) -> Simulation:
-        """Empty caches. Memory that the code allocates begins at the byte `allocated_from`."""
+    def of(layout: Layout, hierarchies: Mapping[str, Hierarchy], limit: int) -> Simulation:
+        """Empty caches."""
         regions = len(layout.starts)
         symbols: dict[str, NDArray[np.generic]] = {
             "accesses": np.zeros(1, np.int64),
             "moved": np.zeros((regions, 2), np.int64),
             "streamed": np.zeros(regions, np.int64),
-            "cursor": np.array([allocated_from], np.int64),
+            "outside": np.zeros(1, np.int64),
         }
         for title, hierarchy in hierarchies.items():
             for level in hierarchy:
@@ -273,6 +272,11 @@ class Simulation:
         return int(self.symbols["accesses"][0])
 
     @property
+    def outside(self) -> int:
+        """Accesses that were not to the memory of the layout."""
+        return int(self.symbols["outside"][0])
+
+    @property
     def moved(self) -> NDArray[np.int64]:
         """Bytes between registers and the innermost cache, `[region, how]`."""
         return self.symbols["moved"].astype(np.int64)
@@ -290,7 +294,8 @@ class Simulation:
             name = f"{hierarchy}.{level.name}"
             states = self.symbols[f"{name}.nodes"][: self.layout.lines, STATE].astype(np.int32)
             dirty |= (states & _DIRTY) != 0
-            left = np.add.reduceat(dirty.astype(np.int64), self.layout.starts)
+            before = np.concatenate([[0], np.cumsum(dirty)])  # dirty lines below each line
+            left = np.diff(before[[*self.layout.starts, self.layout.lines]])
             written = self.symbols[f"{name}.written"].astype(np.int64) + left
             found[level.name] = Counts(self.symbols[f"{name}.fills"].astype(np.int64), written)
         return found
@@ -332,20 +337,20 @@ class Simulation:
 
     def _accesses(self, caches: Sequence[str]) -> list[str]:
         texts = []
-        shift = self.layout.line_bytes.bit_length() - 1
+        common = {
+            "limit": self.limit,
+            "shift": self.layout.line_bytes.bit_length() - 1,
+            "lines": self.layout.lines,
+        }
         for name, how, state in ((LOAD, READ, 1), (STORE, WRITTEN, 1 | _DIRTY)):
             calls = "\n  ".join(
                 f"call void @{cache}(i32 %line, i32 {state}, i32 %slot)" for cache in caches
             )
             count, touch = _COUNT.format(how=how), _TOUCH.format(calls=calls)
-            texts.append(
-                _ACCESS.format(name=name, limit=self.limit, shift=shift, count=count, touch=touch)
-            )
+            texts.append(_ACCESS.format(name=name, count=count, touch=touch, **common))
         count = _COUNT.format(how=WRITTEN)
         touch = "call void @add(ptr @streamed, i32 %region, i64 %bytes)\n  br label %done"
-        texts.append(
-            _ACCESS.format(name=STREAM, limit=self.limit, shift=shift, count=count, touch=touch)
-        )
+        texts.append(_ACCESS.format(name=STREAM, count=count, touch=touch, **common))
         return texts
 
 

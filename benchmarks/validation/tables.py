@@ -41,6 +41,7 @@ VOLUME_COLUMNS = (
     "from",
     "own plans: median error",
     "sample: median error",
+    "by tiles alone",
     "predicted / simulated, 10% to 90%",
     "where slowest: plans",
     "where slowest: median error",
@@ -98,6 +99,7 @@ def volume_rows(trial: Trial) -> Rows:
                 resource,
                 _error(own, resource),
                 _error(sample, resource),
+                percent(median(abs(f.ratio_of_tiles(resource) - 1) for f in sample or own)),
                 f"{low:.2f} to {high:.2f}",
                 str(len(slowest)),
                 _error(slowest, resource),
@@ -120,7 +122,7 @@ def tensor_rows(trial: Trial) -> Rows:
 def _tensor_cells(trial: Trial, resource: str, tensor: str) -> list[str]:
     def ratios(sampled: bool) -> list[float]:
         pairs = (
-            (f.prediction.volumes[resource].get(tensor, 0), f.found[ASSOCIATIVE][resource][tensor])
+            (f.resident[resource].get(tensor, 0), f.found[ASSOCIATIVE][resource][tensor])
             for f in trial.flows
             if f.sampled == sampled
         )

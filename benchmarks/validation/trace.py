@@ -9,12 +9,13 @@ arithmetic. Prefetches are left out, since they bring forward what is read anywa
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 LOAD, STORE, STREAM = "mopt_load", "mopt_store", "mopt_stream"
 """What is called with a pointer and a number of bytes; STREAM for stores past the caches."""
 
-ALLOCATE, FREE = "mopt_allocate", "mopt_free"
-"""What stands in for the C library's allocation of packed weights."""
+FREE, ADVISE = "mopt_free", "mopt_advise"
+"""What stands in for functions of the C library that concern scratch memory."""
 
 _BYTES = {"float": 4, "double": 8, "i64": 8, "i32": 4}
 
@@ -31,22 +32,35 @@ _MASKED_STORE = re.compile(
 )
 _PREFETCH = re.compile(r"  call void @llvm\.prefetch")
 _OTHER_ACCESS = re.compile(r"  (%\S+ = )?(load |store |(tail )?call .*@llvm\.(masked|mem))")
-_ALLOCATION = re.compile(r"@(aligned_alloc|free|madvise)\b")
-_RENAMED = {"aligned_alloc": ALLOCATE, "free": FREE, "madvise": "mopt_advise"}
+_ALLOCATION = re.compile(
+    r"  (?P<result>%\S+) = call ptr @aligned_alloc\(i64 \d+, i64 (?P<size>\d+)\)"
+)
+_LIBRARY = re.compile(r"@(aligned_alloc|free|madvise)\b")
+_RENAMED = {"free": FREE, "madvise": ADVISE}
 
 
-def traced(text: str) -> str:
+def allocations(text: str) -> list[int]:
+    """Bytes of each allocation of scratch memory, in the order of the text."""
+    return [int(match["size"]) for match in map(_ALLOCATION.match, text.splitlines()) if match]
+
+
+def traced(text: str, addresses: Sequence[int] = ()) -> str:
     """LLVM IR with a call in place of each access; whoever links it has to define what is called.
+    Scratch memory is at `addresses`, one for each of `allocations`.
 
     Raises ValueError for an access of a kind that is not known.
     """
+    left = iter(addresses)
     lines: list[str] = []
     for line in text.splitlines():
         if _PREFETCH.match(line):
             continue
-        if line.startswith("declare") and _ALLOCATION.search(line):
+        if line.startswith("declare") and _LIBRARY.search(line):
             continue
-        line = _ALLOCATION.sub(lambda match: f"@{_RENAMED[match[1]]}", line)
+        if match := _ALLOCATION.match(line):
+            lines.append(f"  {match['result']} = inttoptr i64 {next(left)} to ptr")
+            continue
+        line = _LIBRARY.sub(lambda match: f"@{_RENAMED[match[1]]}", line)
         lines += _rewritten(line, f"%mopt.{len(lines)}")
     return "\n".join(lines) + "\n"
 

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from ctypes import CFUNCTYPE, c_void_p
 from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..workloads import Workload
-from .planned import module_with, options_for
+from .planned import module_with, options_for, problem_of
 from .simulator import READ, WRITTEN, Counts, Layout, Level, Simulation
-from .trace import traced
+from .trace import allocations, traced
 
 if TYPE_CHECKING:
     from mopt_mlir.machine import Machine
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 ASSOCIATIVE, FULL = "associative", "full"
 """Hierarchies: the machine's, and one whose caches are fully associative."""
 
-INPUT, WEIGHTS, OUTPUT, PANELS = range(4)
-"""Regions of memory."""
+INPUT, WEIGHTS, OUTPUT, PANELS, SUMS = range(5)
+"""Regions of memory: the tensors, packed weights, and other scratch memory, for partial sums."""
 
 Volumes = dict[str, dict[str, int]]
 """Bytes by resource (named after where they are read from, as in the model) and tensor."""
@@ -56,13 +56,15 @@ def simulate(
     Raises GivenUpError after `limit` accesses, ValueError if the caches differ in the size of their
     lines, and UserError if no code can be generated.
     """
-    layout, starts = _layout(workload, plan, machine)
+    code = _Code.of(workload, plan, isa)
+    memory = _memory(workload, plan, machine, code)
     hierarchies = {
         ASSOCIATIVE: [Level.of(cache) for cache in machine.caches],
         FULL: [Level.of(cache, full=True) for cache in machine.caches],
     }
-    simulation = Simulation.of(layout, hierarchies, limit, starts[PANELS])
-    _run(workload, plan, isa, simulation, starts)
+    simulation = Simulation.of(memory.layout, hierarchies, limit)
+    _run(code, memory, simulation)
+    assert simulation.outside == 0
     if simulation.accesses > limit:
         raise GivenUpError(f"more than {limit:,} accesses")
     packed = plan.packing != "none"
@@ -72,47 +74,91 @@ def simulate(
     return Result(volumes, simulation.accesses, misses)
 
 
-def _layout(workload: Workload, plan: Plan, machine: Machine) -> tuple[Layout, list[int]]:
-    """Where the tensors lie: one behind the other, each from the beginning of a page on, as large
+@dataclass(frozen=True)
+class _Code:
+    """LLVM IR of a plan, its function, and the target that it is for."""
+
+    text: str
+    symbol: str
+    target: Any
+
+    @staticmethod
+    def of(workload: Workload, plan: Plan, isa: str) -> _Code:
+        from mopt_mlir.bindings import bindings_of
+        from mopt_mlir.compilation import lower_source
+
+        options = options_for(isa)
+        target = options.target_here()
+        lowered = lower_source(module_with(workload, plan), options, target)
+        (entry,) = lowered.entries
+        text = bindings_of(lowered.module).llvm.translate_module_to_llvmir(lowered.module)
+        return _Code(text, entry.symbol, target)
+
+
+@dataclass(frozen=True)
+class _Memory:
+    """`tensors` are the addresses of the operands, `scratch` those of the allocations."""
+
+    layout: Layout
+    tensors: tuple[int, ...]
+    scratch: tuple[int, ...]
+
+
+def _memory(workload: Workload, plan: Plan, machine: Machine, code: _Code) -> _Memory:
+    """Where everything lies: one behind the other, each from the beginning of a page on, as large
     blocks of memory do. (Physical pages may lie anywhere, which a simulation cannot know.)"""
     line_sizes = {cache.line for cache in machine.caches}
     if len(line_sizes) > 1:
         raise ValueError(f"the caches of {machine.name} have lines of different sizes")
     (line,) = line_sizes
-    size = ELEMENT_BYTES[workload.element]
+    element = ELEMENT_BYTES[workload.element]
     shapes = (workload.input_shape, workload.weights_shape, workload.output_shape)
+    scratch, panels = allocations(code.text), element * _panel_elements(workload, plan)
+    is_panels = [_is_rounded(size, panels) for size in scratch]
+    # by region, so that each is one run of lines
+    order = sorted(range(len(scratch)), key=lambda i: not is_panels[i])
+    sizes = [element * prod(shape) for shape in shapes] + [scratch[i] for i in order]
     starts = [FIRST]
-    for shape in shapes:
-        starts.append(-(-(starts[-1] + size * prod(shape)) // PAGE) * PAGE)
-    end = starts[PANELS] + size * _most_panels(workload, plan) + PAGE
-    return Layout(tuple(start // line for start in starts), -(-end // line), line), starts
+    for size in sizes:
+        starts.append(-(-(starts[-1] + size) // PAGE) * PAGE)
+    addresses = dict(zip(order, starts[PANELS:], strict=False))
+    regions = (*starts[: PANELS + 1], starts[PANELS + sum(is_panels)])
+    return _Memory(
+        # a region that is empty ends before it begins
+        Layout(tuple(start // line for start in regions), -(-(starts[-1] + PAGE) // line), line),
+        tuple(starts[:PANELS]),
+        tuple(addresses[i] for i in range(len(scratch))),
+    )
 
 
-def _most_panels(workload: Workload, plan: Plan) -> int:
-    """Elements of packed weights, at most: all of them, in whole register tiles."""
-    channels = next((n for d, n in plan.microkernel.tile.items() if d == "k"), 1)
-    return -(-workload.k // channels) * channels * workload.c * workload.r * workload.s
+def _panel_elements(workload: Workload, plan: Plan) -> int:
+    """Elements of the block of packed weights of a plan; 0 if nothing is packed."""
+    if plan.packing == "none":
+        return 0
+    from mopt_mlir.codegen.packing import panel_shape
+
+    problem = problem_of(workload)
+    tiles = {level.name: level.tile for level in plan.levels}
+    tile = tiles.get(plan.packing, problem.extents)
+    return prod(panel_shape(problem, plan.microkernel, tile))
 
 
-def _run(
-    workload: Workload, plan: Plan, isa: str, simulation: Simulation, starts: list[int]
-) -> None:
-    from mopt_mlir.bindings import bindings_of
-    from mopt_mlir.compilation import lower_source
+def _is_rounded(size: int, wanted: int) -> bool:
+    """Whether an allocation of `size` is for `wanted` bytes: it is rounded to lines or pages."""
+    return wanted > 0 and size in (-(-wanted // unit) * unit for unit in (64, 1 << 21))
+
+
+def _run(code: _Code, memory: _Memory, simulation: Simulation) -> None:
     from mopt_mlir.lowering.jit import LoadedCode
     from mopt_mlir.lowering.native import compile_text
     from mopt_mlir.lowering.scratch import RELEASE
 
-    options = options_for(isa)
-    target = options.target_here()
-    lowered = lower_source(module_with(workload, plan), options, target)
-    (entry,) = lowered.entries
-    text = bindings_of(lowered.module).llvm.translate_module_to_llvmir(lowered.module)
-    native = compile_text(traced(text) + simulation.ir(), target, [entry.symbol])
+    text = traced(code.text, memory.scratch) + simulation.ir()
+    native = compile_text(text, code.target, [code.symbol])
     assert not native.defines(RELEASE)  # it would free what was never allocated
-    code = LoadedCode(native, [entry.symbol], simulation.symbols)  # type: ignore[arg-type]
-    function = CFUNCTYPE(None, *[c_void_p] * PANELS)(code.address(entry.symbol))
-    function(*starts[:PANELS])
+    loaded = LoadedCode(native, [code.symbol], simulation.symbols)  # type: ignore[arg-type]
+    function = CFUNCTYPE(None, *[c_void_p] * PANELS)(loaded.address(code.symbol))
+    function(*memory.tensors)
 
 
 def _volumes(simulation: Simulation, hierarchy: str, packed: bool) -> Volumes:
@@ -120,7 +166,7 @@ def _volumes(simulation: Simulation, hierarchy: str, packed: bool) -> Volumes:
     kernel then reads of these counts as weights."""
     line = simulation.layout.line_bytes
     counts = simulation.counts(hierarchy)
-    volumes = {"L1": _tensors(simulation.moved, np.zeros(4, np.int64), packed)}
+    volumes = {"L1": _tensors(simulation.moved, np.zeros(SUMS + 1, np.int64), packed)}
     for inner, resource in (("L1", "L2"), ("L2", "L3"), ("L3", "DRAM")):
         found: Counts = counts[inner]
         volumes[resource] = _tensors(line * found.fills, line * found.written, packed)
@@ -135,7 +181,7 @@ def _tensors(
     tensors: Mapping[str, np.int64] = {
         "input": moved[INPUT].sum(),
         "weights": moved[PANELS, READ] if packed else moved[WEIGHTS].sum(),
-        "output": moved[OUTPUT].sum() + written[OUTPUT],
+        "output": moved[[OUTPUT, SUMS]].sum() + written[[OUTPUT, SUMS]].sum(),
         "packing": moved[PANELS, WRITTEN] + written[PANELS] + packed * moved[WEIGHTS].sum(),
     }
     return {name: int(amount) for name, amount in tensors.items()}

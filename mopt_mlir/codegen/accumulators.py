@@ -94,13 +94,7 @@ class AccumulatorTile:
 
     def finish(self, accumulators: Sequence[Any], reduction: Mapping[str, Range]) -> None:
         """Store the accumulators after the reduction tile `reduction`."""
-        partials = self.partials
-        conditions = [
-            (end + -self.problem.extent(dim), False)
-            for dim, part in reduction.items()
-            for end in part.ends
-            if end.terms
-        ]
+        partials, conditions = self.partials, self.is_last(reduction)
         if partials is None or not conditions:
             self.write(accumulators)
             return
@@ -109,6 +103,15 @@ class AccumulatorTile:
             partials.store(self.builder, partials.tile(self.builder, self.start), accumulators)
 
         self.builder.branch(conditions, lambda: self.write(accumulators), save)
+
+    def is_last(self, reduction: Mapping[str, Range]) -> list[tuple[Index, bool]]:
+        """The conditions of `Builder.branch` under which no reduction tile follows `reduction`."""
+        return [
+            (end + -self.problem.extent(dim), False)
+            for dim, part in reduction.items()
+            for end in part.ends
+            if end.terms
+        ]
 
     def write(self, accumulators: Sequence[Any]) -> None:
         """Store every valid element of the accumulators to the output."""

@@ -27,6 +27,7 @@ from mopt_mlir.codegen.operands import (
 )
 from mopt_mlir.codegen.partials import Partials
 from mopt_mlir.codegen.prefetch import (
+    AHEAD_STEPS,
     PanelPrefetch,
     emit_input_prefetch,
     emit_output_prefetch,
@@ -118,9 +119,7 @@ def emit_microkernel(
     panel = None if panels is None else panels.panel_of(builder, ranges)
     rows = None if panels is None else next_rows(builder, panels, start)
     ahead = PanelPrefetch.of(builder, panels, panel, ranges)
-    if not operands.nontemporal:
-        steps = prod(ranges[dim].size for dim in problem.reduction_dims)
-        emit_output_prefetch(builder, problem, operands.output, start, sizes, steps)
+    _prefetch_output(output, sizes, reduced)
     reduction = _Reduction(
         builder,
         problem,
@@ -136,6 +135,25 @@ def emit_microkernel(
         tile,
     )
     output.finish(reduction.emit(kernel.reduction, start, initial), reduced)
+
+
+def _prefetch_output(
+    output: AccumulatorTile, sizes: Mapping[str, int], reduced: Mapping[str, Range]
+) -> None:
+    """Ask for the output of a register tile, in a visit that writes what no other has loaded."""
+    builder, problem, operands = output.builder, output.problem, output.operands
+    conditions = output.is_last(reduced)
+    if operands.nontemporal or (conditions and output.partials is None):
+        return
+    steps = prod(part.size for part in reduced.values())
+
+    def emit() -> None:
+        emit_output_prefetch(builder, problem, operands.output, output.start, sizes, steps)
+
+    if conditions and steps >= AHEAD_STEPS:
+        builder.branch(conditions, emit, lambda: None)
+    else:
+        emit()
 
 
 @dataclass(frozen=True)
@@ -162,7 +180,7 @@ class _Reduction:
         if not dims:
             return self._outer_product(point, carried)
         dim, range_ = dims[0], self.ranges[dims[0]]
-        if range_.exact and range_.size == 1:
+        if _is_point(range_):
             return self.emit(dims[1:], {**point, dim: range_.start}, carried)
         with self.builder.loop(dim, range_.start, range_.ends, 1, carried) as loop:
             index, inside, carry, results = loop
@@ -211,7 +229,9 @@ class _Reduction:
     @property
     def _prefetching(self) -> str:
         """The loop that prefetches: around the run of taps along a row, or the only one."""
-        return self.kernel.reduction[-2:][0]
+        loops = [dim for dim in self.kernel.reduction if not _is_point(self.ranges[dim])]
+        around = [dim for dim in loops if dim != self.kernel.reduction[-1]] or loops
+        return around[-1] if around else ""
 
     def _outer_product(self, point: Mapping[str, Index], accumulators: list[Any]) -> list[Any]:
         """One step: `accumulator[v, q] += vector[v] * scalar[q]` for all v, q."""
@@ -245,3 +265,7 @@ class _Reduction:
         if vector:
             return self.builder.vector_load(memref, where, self.tile.lanes, valid, name)
         return self.builder.load(memref, where, name)
+
+
+def _is_point(range_: Range) -> bool:
+    return range_.exact and range_.size == 1

@@ -27,7 +27,7 @@ from mopt_mlir.problem import Problem, Role
 Ranges = Mapping[str, Range]
 
 SCRATCH = "mopt.scratch"
-"""Marks the allocation of packed weights, which a later stage may keep from call to call."""
+"""Marks memory for packed weights and partial sums, which lowering keeps from call to call."""
 
 
 @dataclass(frozen=True)
@@ -168,8 +168,9 @@ class Nest:
     def _next_block(self, channels: Range, ranges: Ranges) -> NextBlock | None:
         """What is packed after the block of output `channels`, if that is known and worth
         prefetching; `ranges` is what the block is used for."""
-        moved = max(self.problem.weights.dims, key=lambda dim: ranges[dim].depth)
-        known = moved in (self._channel, self.plan.microkernel.reduction[0])
+        weights = [dim for dim in self.problem.names if dim in self.problem.weights.dims]
+        moved = max(weights, key=lambda dim: ranges[dim].depth)
+        known = moved in (self._channel, *self.plan.microkernel.reduction[:1])
         if not known or not ranges[moved].depth:
             return None
         tiles = self._uses(ranges)
@@ -193,7 +194,7 @@ class Nest:
     def _inside(self, place: Place, dim: str, tile: Range) -> Place:
         """`place` in a loop over `dim`, at `tile`."""
         inner = self._in_input(place.at(dim, tile), dim, place.ranges)
-        if dim in self.problem.reduction_dims and place.sums is not None and not place.partials:
+        if dim in self.problem.reduction_dims and place.sums is not None and place.partials is None:
             dims, kernel = self.problem.parallel_dims, self.plan.microkernel
             origin = {dim: place.ranges[dim].start for dim in dims}
             units = {dim: kernel.extent(dim) for dim in dims}

@@ -42,6 +42,7 @@ class Partials:
         ]
 
     def store(self, builder: Builder, tile: Sequence[Index], values: Sequence[Any]) -> None:
+        """Keep `values` as the first registers of `tile`."""
         lanes = self.memref.type.shape[-1]
         for i, value in enumerate(values):
             builder.vector_store(value, self.memref, _place(tile, i), lanes)

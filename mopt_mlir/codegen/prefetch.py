@@ -1,9 +1,10 @@
-"""Prefetching the input of a register tile, and weights that are packed or read next.
+"""Prefetching input, weights that are packed or read next, and the output that will be written.
 
 Each step of the outermost reduction dim (an input channel, as a rule) reads a short run of pixels
 from another page, which hardware prefetchers do not foresee: without help every step waits for
 memory. So the lines of a later step are asked for, once per run of filter taps: some steps ahead in
 the same register tile, or, where the whole reduction is short, the same step of the next tile.
+Where several register tiles share what is read or packed next, each asks for a part of it.
 """
 
 from __future__ import annotations
@@ -64,17 +65,17 @@ def emit_input_prefetch(
     """
     tensor, channel = problem.input, kernel.reduction[0]
     step, size = tensor.step(channel), tensor.element.size
-    if next_tile is not None and _is_dense(problem, kernel, next_tile):
+    if next_tile is not None and _is_dense(problem, kernel, ranges, next_tile):
         _next_pixels(builder, problem, kernel, input_, point, ranges, next_tile)
         return
     pixels = set(problem.parallel_dims).intersection(tensor.axes[-1].dims)
     if not pixels or tensor.strides[-1] != 1 or step is None or step * size < SHORT_RUN_BYTES:
         return
-    taps = prod(problem.extent(dim) for dim in kernel.reduction[1:])
+    taps = prod(ranges[dim].size for dim in kernel.reduction[1:])
     inner = {dim: problem.extent(dim) for dim in kernel.reduction if dim not in point}
     at = {**point, **dict.fromkeys(inner, Index())}
     lines, locality = _lines(tensor, {**sizes, **inner}), L1_LOCALITY
-    is_short = taps * problem.extent(channel) < SHORT_REDUCTION
+    is_short = taps * ranges[channel].size < SHORT_REDUCTION
     if is_short and next_tile is not None:
         at[next_tile] = at[next_tile] + kernel.extent(next_tile)
     elif is_short:
@@ -89,12 +90,16 @@ def emit_input_prefetch(
             builder.prefetch(input_, [*run[:-1], run[-1] + start], locality=locality)
 
 
-def _is_dense(problem: Problem, kernel: Microkernel, next_tile: str) -> bool:
+def _is_dense(
+    problem: Problem, kernel: Microkernel, ranges: Mapping[str, Range], next_tile: str
+) -> bool:
     """Whether the input of a register tile is one run of memory, and that of the next one along
     `next_tile` follows: pixels next to each other, each with all of its channels."""
     tensor, reduction = problem.input, kernel.reduction
-    dense = len(reduction) == 1 and tensor.step(reduction[0]) == 1
-    return dense and tensor.step(next_tile) == problem.extent(reduction[0])
+    if len(reduction) != 1 or tensor.step(reduction[0]) != 1:
+        return False
+    channels = problem.extent(reduction[0])
+    return ranges[reduction[0]].size == channels == tensor.step(next_tile)
 
 
 def _next_pixels(
@@ -148,8 +153,9 @@ def emit_output_prefetch(
     if steps < AHEAD_STEPS:
         return
     tensor = problem.output
+    last = _last(tensor, sizes)
     for run in _runs(tensor, start, sizes):
-        for shift in _lines(tensor, sizes)[1:] or [Index()]:
+        for shift in range(last, -1, -LINE_BYTES // tensor.element.size):
             builder.prefetch(output, [*run[:-1], run[-1] + shift], write=True)
 
 
@@ -200,7 +206,7 @@ class PanelPrefetch:
     panels: Panels
     panel: Index
     dim: str
-    begin: Index
+    ranges: Mapping[str, Range]
     first: Index
     each: int
 
@@ -213,7 +219,7 @@ class PanelPrefetch:
     ) -> PanelPrefetch | None:
         """That of the register tile at the start of `ranges`, which reads `panel`, if it is worth
         while."""
-        if panels is None or panel is None or panels.following is None:
+        if panels is None or panel is None or panels.following is None or not panels.reduction:
             return None
         shape, size = panels.memref.type.shape, _element_size(panels.memref)
         if prod(shape) * size <= PANELS_IN_L2:
@@ -228,15 +234,16 @@ class PanelPrefetch:
             tile = ranges[following.along].start
             part = builder.apply("part", tile, following.unit, parts)
             first = part * (ranges[dim].size * each)
-        return PanelPrefetch(panels, panel, dim, ranges[dim].start, first, each)
+        return PanelPrefetch(panels, panel, dim, ranges, first, each)
 
     def emit(self, builder: Builder, point: Mapping[str, Index]) -> None:
         """Ask for the lines of the step at `point`, which has the reduction dims that are known."""
         panels, following = self.panels, self.panels.following
         assert following is not None
-        panel, step = self.panel, point[self.dim] - self.begin
-        at = {dim: point.get(dim, panels.starts[dim]) for dim in panels.reduction}
-        at[self.dim] = self.begin
+        begin = {dim: self.ranges[dim].start for dim in panels.reduction}
+        panel, step = self.panel, point[self.dim] - begin[self.dim]
+        at = {dim: point.get(dim, start) for dim, start in begin.items()}
+        at[self.dim] = begin[self.dim]
         if following.dim == panels.channel:
             panel = panel + following.step // panels.width
         else:
@@ -266,6 +273,11 @@ def _runs(tensor: Tensor, at: Mapping[str, Index], sizes: Mapping[str, int]) -> 
 
 def _lines(tensor: Tensor, sizes: Mapping[str, int]) -> list[Index]:
     """Offsets into a run, one in each cache line that it may touch."""
-    last = sum(coefficient * (sizes.get(dim, 1) - 1) for dim, coefficient in tensor.axes[-1].terms)
+    last = _last(tensor, sizes)
     offsets = [*range(0, last, LINE_BYTES // tensor.element.size), last]
     return [Index(constant=offset) for offset in offsets]
+
+
+def _last(tensor: Tensor, sizes: Mapping[str, int]) -> int:
+    """The offset of the last element of a run along the last axis."""
+    return sum(coefficient * (sizes.get(dim, 1) - 1) for dim, coefficient in tensor.axes[-1].terms)

@@ -81,8 +81,14 @@ class _Judge:
         return level, over.get(level, 0.0)
 
     def _footprint(self, plan: Plan, level: Level) -> dict[str, int]:
-        panels = plan.packing != "none"
-        return cache_bytes(self.problem, self.machine, level.name, level.tile, panels=panels)
+        return cache_bytes(
+            self.problem,
+            self.machine,
+            level.name,
+            level.tile,
+            panels=plan.packing != "none",
+            packs=plan.packing == level.name,
+        )
 
     def merit(self, plan: Plan) -> float:
         """The cost, with a penalty for what overflows."""

@@ -107,7 +107,12 @@ def _caches(problem: Problem, machine: Machine, plan: Plan) -> tuple[CacheUse, .
             tile=dict(level.tile),
             order_class=class_name(problem, level.order),
             footprint=cache_bytes(
-                problem, machine, level.name, level.tile, panels=plan.packing != "none"
+                problem,
+                machine,
+                level.name,
+                level.tile,
+                panels=plan.packing != "none",
+                packs=plan.packing == level.name,
             ),
             usable=usable(machine, level.name),
             size=machine.cache(level.name).size,

@@ -14,7 +14,12 @@ from math import prod
 from mopt_mlir.machine.machine import Machine
 from mopt_mlir.model.classes import class_name, reuse_of
 from mopt_mlir.model.footprint import footprint, occupied
-from mopt_mlir.model.microkernel import count_register_tiles, register_work, tile_kinds
+from mopt_mlir.model.microkernel import (
+    count_register_tiles,
+    register_work,
+    tile_kinds,
+    whole_to_pack,
+)
 from mopt_mlir.model.volume import Pieces, Tiling, cut, live_order, volume, whole
 from mopt_mlir.plan import LEVELS, Microkernel, Plan, Prediction, streams_whole_vectors
 from mopt_mlir.problem import Problem, Tensor
@@ -44,8 +49,15 @@ PACK_CYCLES: Mapping[str, float] = {"whole": 0.38, "L3": 0.38, "L2": 0.31, "L1":
 """Cycles to move one weight into its panel, by the place of packing: loads, a transposition in
 registers and stores, as measured on Zen 5. The smaller the block of panels, the nearer it stays."""
 
+ONE_BY_ONE = 10.0
+"""How many times as long it takes where weights cannot be moved in whole vectors (measured)."""
+
 PACK_PASSES = 3
 """Weights are read, the lines of the panel are read for the stores to them, and written back."""
+
+PACKED_COPIES: Mapping[str, int] = {"L3": 2, "L2": 2, "L1": 1}
+"""How much room weights take at the level that packs them: the next block is on its way while one
+is in use (measured: panels of half of L2 are a tenth slower than of a quarter), but not in L1."""
 
 
 @dataclass(frozen=True)
@@ -114,12 +126,20 @@ def tile_bytes(problem: Problem, tile: Mapping[str, int]) -> int:
 
 
 def cache_bytes(
-    problem: Problem, machine: Machine, level: str, tile: Mapping[str, int], *, panels: bool
+    problem: Problem,
+    machine: Machine,
+    level: str,
+    tile: Mapping[str, int],
+    *,
+    panels: bool,
+    packs: bool = False,
 ) -> dict[str, int]:
     """Bytes of the cache `level` that a tile occupies, per tensor, in whole lines; `panels` says
-    whether the weights are packed. Their sum is what has to fit into `usable`."""
+    whether the weights are packed, `packs` whether that happens whenever a tile of this level is
+    entered. Their sum is what has to fit into `usable`."""
     return {
         name: tensor.element.size
+        * (PACKED_COPIES[level] if packs and tensor is problem.weights else 1)
         * occupied(problem, tensor, tile, line_bytes(problem, machine, tensor, level, panels))
         for name, tensor in zip(TENSORS, problem.tensors, strict=True)
     }
@@ -177,7 +197,8 @@ def predict(
     moved["L1"] = dict(zip(TENSORS, elements, strict=True))
     pack_cycles = 0.0
     if plan.packing != "none" and not constant_weights:
-        pack_cycles = PACK_CYCLES[plan.packing] * _pack(problem, plan.packing, moved, rates.cores)
+        pack_cycles = _cycles_per_weight(problem, plan)
+        pack_cycles *= _pack(problem, plan.packing, moved, rates.cores)
     sizes = dict(zip(TENSORS, (t.element.size for t in problem.tensors), strict=True))
     sizes["packing"] = problem.weights.element.size
     volumes = {
@@ -261,6 +282,16 @@ def _moved(
             passes = OUTPUT_PASSES if tensor is problem.output else 1
             found[name] = passes * volume(problem, tensor, how, tiling, outer, line)
     return moved
+
+
+def _cycles_per_weight(problem: Problem, plan: Plan) -> float:
+    spans = all(
+        level.tile[dim] == problem.extent(dim)
+        for level in plan.levels
+        if level.name == plan.packing
+        for dim in whole_to_pack(problem, plan.microkernel)
+    )
+    return PACK_CYCLES[plan.packing] * (1.0 if spans else ONE_BY_ONE)
 
 
 def _pack(problem: Problem, packing: str, moved: dict[str, dict[str, float]], cores: int) -> float:

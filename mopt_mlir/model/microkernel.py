@@ -100,6 +100,12 @@ def needs_panels(problem: Problem, kernel: Microkernel) -> bool:
     return kernel.lanes not in problem.input.dims and not problem.weights.runs_along(kernel.lanes)
 
 
+def whole_to_pack(problem: Problem, kernel: Microkernel) -> tuple[str, ...]:
+    """The dims that a block of weights has to span to be packed in whole vectors: all reduction
+    dims but the outermost, unless vectors run along the lanes."""
+    return kernel.reduction[1:] if needs_panels(problem, kernel) else ()
+
+
 def step_cycles(machine: Machine, rows: int, vectors: int, loads: float) -> float:
     """Cycles of one step of the outer product.
 

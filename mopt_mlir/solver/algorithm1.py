@@ -23,7 +23,7 @@ from time import perf_counter
 import numpy as np
 
 from mopt_mlir.machine.machine import Machine
-from mopt_mlir.model.cost import predict
+from mopt_mlir.model.cost import cache_bytes, predict, usable
 from mopt_mlir.plan import LEVELS, Level, Plan
 from mopt_mlir.problem import Problem
 from mopt_mlir.solver.dominance import REGISTERS, LevelSolution, StepSolution, arg_min_solve
@@ -57,6 +57,7 @@ def algorithm1(
     tiling = _grown(evaluate, _balanced(evaluate, _floored(evaluate, found), smallest))
     plan = _plan(evaluate, tiling, found, threads)
     plans = [replace(plan, packing=packing) for packing in evaluate.packings]
+    plans = [plan for plan in plans if _fits(problem, machine, plan)]
     return min(
         (
             replace(
@@ -165,6 +166,17 @@ def _grown(evaluate: Evaluator, tiling: Ints) -> Ints:
         if costs.overflow[1] <= 1 and costs.cost[1] < costs.cost[0]:
             tiling = grown
     return tiling
+
+
+def _fits(problem: Problem, machine: Machine, plan: Plan) -> bool:
+    """Whether every tile fits into its cache, with what is packed there."""
+    for level in plan.levels:
+        packs = plan.packing == level.name
+        tile, panels = level.tile, plan.packing != "none"
+        used = cache_bytes(problem, machine, level.name, tile, panels=panels, packs=packs)
+        if sum(used.values()) > usable(machine, level.name):
+            return False
+    return True
 
 
 def _plan(

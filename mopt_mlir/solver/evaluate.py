@@ -19,12 +19,14 @@ from mopt_mlir.model.cost import (
     MEMORY,
     PACK_CYCLES,
     PACK_PASSES,
+    PACKED_COPIES,
     PARALLEL_START,
     TIE_BREAK,
     line_bytes,
     usable,
 )
 from mopt_mlir.model.footprint import memory_axes
+from mopt_mlir.model.microkernel import whole_to_pack
 from mopt_mlir.plan import LEVELS
 from mopt_mlir.problem import Problem
 from mopt_mlir.solver.space import Choice
@@ -36,6 +38,10 @@ WEIGHTS = 1
 
 FILLS = ("DRAM", "L3", "L2")
 """The resource that fills the tiles of each level, in the order of LEVELS."""
+
+
+TOO_FULL = 1e3
+"""Makes what does not fit into the caches the last choice, the more so the less it fits."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +100,7 @@ class Evaluator:
         self.packings = ("whole", *LEVELS) if choice.packs else (choice.free_packing,)
         self._at = {dim: index for index, dim in enumerate(names)}
         self._parallel = [self._at[dim] for dim in problem.parallel_dims]
+        self._spanned = [self._at[dim] for dim in whole_to_pack(problem, choice.kernel)]
         self._capacity = np.array([usable(machine, level) for level in LEVELS])
         self._axes = {
             (level, index): memory_axes(
@@ -128,7 +135,8 @@ class Evaluator:
         traffic = self._traffic(walk)
         starts = walk.levels[0].counts.prod(axis=1) * (self.choice.rates.cores > 1) * PARALLEL_START
         single = (tilings[:, -1, self._parallel] == 1).all(axis=1)
-        cost = np.full(len(tilings), np.inf)
+        overflows = self._overflow(self._walker.sizes(tilings))
+        ranked, cost, overflow = (np.full(len(tilings), np.inf) for _ in range(3))
         classes = np.zeros(tilings.shape[:2], dtype=np.int64)
         packing = np.zeros(len(tilings), dtype=np.int64)
         streamed = np.zeros(len(tilings), dtype=np.bool_)
@@ -140,12 +148,15 @@ class Evaluator:
                 once = (visits == 1) & self.choice.streams
                 registers[streams] = *self._register_seconds(visits, innermost.covered), once
             objective, chosen = self._scenario_cost(scenario, registers[streams], traffic)
-            better = objective + starts < cost
+            filled = overflows[scenario.packing]
+            rank = objective * np.where(filled > 1, TOO_FULL * filled, 1.0)
+            better = rank < ranked
+            ranked = np.where(better, rank, ranked)
             cost = np.where(better, objective + starts, cost)
+            overflow = np.where(better, filled, overflow)
             packing = np.where(better, scenario.packing, packing)
             classes = np.where(better[:, None], chosen, classes)
             streamed = np.where(better, registers[streams][2], streamed)
-        overflow = self._overflow(self._walker.sizes(tilings))
         return Costs(cost, overflow, self._loops(tilings), classes, packing, streamed)
 
     def nest(self, tilings: Ints) -> Ints:
@@ -159,8 +170,10 @@ class Evaluator:
 
     # ---- footprints --------------------------------------------------------------------------
 
-    def _overflow(self, sizes: Ints) -> Floats:
-        total = np.zeros(sizes.shape[:-1])
+    def _overflow(self, sizes: Ints) -> list[Floats]:
+        """By how much the fullest cache overflows, for each packing; infinite where it is none of
+        the design space."""
+        total, weights = np.zeros(sizes.shape[:-1]), np.zeros(sizes.shape[:-1])
         for at, level in enumerate(LEVELS):
             for index, tensor in enumerate(self.problem.tensors):
                 elements = np.full(len(sizes), tensor.element.size)
@@ -171,7 +184,17 @@ class Evaluator:
                         taps = sizes[:, at, self._at[part.axis.filter]]
                     elements = elements * touched(part, points, taps)
                 total[:, at] += elements
-        return np.asarray((total / self._capacity).max(axis=1))
+                if index == WEIGHTS:
+                    weights[:, at] = (PACKED_COPIES[level] - 1) * elements
+        found = []
+        for place in self.packings:
+            packed = np.array([level == place for level in LEVELS])
+            filled = ((total + packed * weights) / self._capacity).max(axis=1)
+            if place in LEVELS:
+                spans = (sizes == self.extents)[:, LEVELS.index(place), self._spanned].all(axis=1)
+                filled = np.where(spans, filled, np.inf)
+            found.append(filled)
+        return found
 
     def _loops(self, tilings: Ints) -> Ints:
         share = -(-tilings[:, 0] // self.ways)

@@ -2,7 +2,11 @@
 
 A *choice* fixes both; what is left to decide are tiles, loop orders and packing. The tiles of a
 choice are whole multiples of its register tile (or the whole extent), so that the work of the
-registers does not depend on the tiles, except for how often the reduction is interrupted.
+registers does not depend on the tiles, except for how often the reduction is interrupted. Where
+weights are packed at run time, tiles of the outermost reduction loop are such that packing reads
+whole vectors: what is left over of a vector is dear, and the model does not know that. They are
+packed at a level only if its tiles span all other reduction dims (`whole_to_pack`): else they would
+be copied one by one.
 """
 
 from __future__ import annotations
@@ -10,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from math import prod
+from math import gcd, prod
 
 import numpy as np
 import numpy.typing as npt
@@ -48,7 +52,8 @@ class Choice:
 
     `extents` are those of the problem, `units[dim]` is the number of register tiles along `dim` (of
     elements, where the register tile has none), `covered[dim]` the least number of elements along
-    it that the busiest core visits whatever the tiles, `work` that core's register work for
+    it that the busiest core visits whatever the tiles, `grain[dim]` what tile sizes along a
+    reduction dim are multiples of (1 if it is absent), `work` that core's register work for
     `covered`, `bound` a lower bound on the objective in seconds. `packed` says whether the kernel
     reads panels, `packs` whether they are made at run time, `streams` whether non-temporal stores
     of the output may pay.
@@ -65,6 +70,7 @@ class Choice:
     packed: bool
     packs: bool
     streams: bool
+    grain: Mapping[str, int]
     bound: float
 
     @property
@@ -93,10 +99,11 @@ class Choice:
         return register_work(self.kinds, counts)
 
     def unit(self, dim: str) -> int:
-        return self.kernel.extent(dim)
+        """Of what tile sizes along `dim` are multiples, if they are not the whole extent."""
+        return self.kernel.extent(dim) * self.grain.get(dim, 1)
 
     def step(self, dim: str) -> int:
-        """Of what tile sizes along `dim` are multiples: the register tile, or all of the dim."""
+        """The same, or the whole extent if that is less."""
         return min(self.unit(dim), self.extents[dim])
 
     def ways(self, dim: str) -> int:
@@ -117,7 +124,10 @@ def choices(
     for kernel, packed, packs in kernels:
         streams = can_stream(problem, machine, kernel)
         kinds = tile_kinds(problem, machine, kernel, panels=packed)
-        units = {d: -(-problem.extent(d) // kernel.extent(d)) for d in problem.names}
+        grain = _grain(problem, kernel) if packs else {}
+        units = {
+            d: -(-problem.extent(d) // (kernel.extent(d) * grain.get(d, 1))) for d in problem.names
+        }
         for ways in splits(tuple(units[dim] for dim in problem.parallel_dims), threads):
             parallel = {d: n for d, n in zip(problem.parallel_dims, ways, strict=True) if n > 1}
             covered = {
@@ -137,6 +147,7 @@ def choices(
                 packed=packed,
                 packs=packs,
                 streams=streams and rates.streamed < rates.written,
+                grain=grain,
                 bound=0.0,
             )
             choice = replace(choice, work=choice.work_of(covered, problem))
@@ -156,6 +167,15 @@ def _readings(
     if needs_panels(problem, kernel):
         return ((True, True),)
     return (False, False), (True, True)
+
+
+def _grain(problem: Problem, kernel: Microkernel) -> dict[str, int]:
+    """Steps of the outermost reduction loop over which weights that are packed fill whole vectors,
+    where all other reduction dims are whole."""
+    if not needs_panels(problem, kernel) or not kernel.reduction:
+        return {}
+    taps = prod(problem.extent(dim) for dim in kernel.reduction[1:])
+    return {kernel.reduction[0]: kernel.vector // gcd(kernel.vector, taps)}
 
 
 @lru_cache(maxsize=1024)

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, reduce
-from itertools import permutations, product
+from itertools import count, permutations, product
 from math import ceil, inf, prod
 from typing import Any
 
@@ -170,17 +170,33 @@ class One:
         self.kernel, self.cores = kernel, prod(ways.values())
         self.ways = ways
         self.cuts = {
-            dim: cuts(self.problem.extent(dim), kernel.extent(dim), ways.get(dim, 1))
+            dim: cuts(
+                self.problem.extent(dim),
+                self.unit(dim, packs),
+                ways.get(dim, 1),
+            )
             for dim in self.problem.names
         }
         self.packs = packs
         self.panels = packs or (whole.constant and kernel.lanes not in self.problem.input.dims)
 
+    def unit(self, dim: str, packs: bool) -> int:
+        """Elements of a register tile, or so many outermost reduction steps that weights to be
+        packed fill whole vectors."""
+        if not (packs and self.gathers and dim == self.kernel.reduction[0]):
+            return self.kernel.extent(dim)
+        taps = prod(self.problem.extent(d) for d in self.kernel.reduction[1:])
+        return next(n for n in count(1) if n * taps % self.kernel.vector == 0)
+
+    @property
+    def gathers(self) -> bool:
+        return not self.problem.weights.runs_along(self.kernel.lanes)
+
     def best(self) -> float:
-        fits = reduce(np.logical_and, [self.fits(level) for level in range(3)])
         least = inf
         options = [self.options(level) for level in range(3)]
         for place in ("whole", *LEVELS) if self.packs else ("none",):
+            fits = reduce(np.logical_and, [self.fits(level, place) for level in range(3)])
             for chosen in self.coupled(options, place):
                 cost = np.where(fits, self.total(chosen, place), inf)
                 least = min(least, float(cost.min()))
@@ -196,16 +212,24 @@ class One:
 
     # ---- capacity ----------------------------------------------------------------------------
 
-    def fits(self, level: int) -> Array:
+    def fits(self, level: int, place: str) -> Array:
         def one_tile(c: Cut) -> Lengths:
             return ((c.sizes[level], 1),)
 
         used: Any = 0.0
         for index, tensor in enumerate(self.problem.tensors):
             size: Any = tensor.element.size
+            if index == WEIGHTS and LEVELS[level] == place != "L1":
+                size = 2 * size  # the next block is on its way
             for axis in range(len(tensor.axes)):
                 size = size * self.over_axis(index, axis, one_tile, one_tile)
             used = used + size
+        if LEVELS[level] == place and self.gathers:
+            for dim in self.kernel.reduction[1:]:
+                if dim in self.whole.moving:  # else weights would be moved one by one
+                    whole = self.problem.extent(dim)
+                    spans = self.by_cut(dim, lambda c, whole=whole: c.sizes[level] == whole)
+                    used = used + np.where(spans > 0, 0.0, inf)
         cache_ = self.machine.cache(LEVELS[level])
         return np.asarray(used <= self.machine.capacity_factor * cache_.size)
 

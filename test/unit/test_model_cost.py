@@ -7,7 +7,15 @@ from dataclasses import replace
 import pytest
 
 from mopt_mlir.machine import Cache, Machine
-from mopt_mlir.model.cost import PACK_CYCLES, TIE_BREAK, Rates, objective, predict
+from mopt_mlir.model.cost import (
+    ONE_BY_ONE,
+    PACK_CYCLES,
+    TIE_BREAK,
+    Rates,
+    cache_bytes,
+    objective,
+    predict,
+)
 from mopt_mlir.plan import LEVELS, Level, Microkernel, Plan
 from mopt_mlir.problem import conv2d
 
@@ -104,6 +112,21 @@ def test_packing_is_paid_once_per_visit_of_its_tile() -> None:
     four = replace(plan(L2={"h": 2}), threads=4, parallel={"h": 4})
     assert seconds(four) == pytest.approx(elements / 4)  # they share it in front of the nest
     assert seconds(replace(four, packing="L2")) == pytest.approx(elements)  # each packs for itself
+
+
+def test_where_weights_are_packed_the_next_block_needs_room_too() -> None:
+    for level, copies in (("L3", 2), ("L2", 2), ("L1", 1)):
+        used = cache_bytes(PROBLEM, MACHINE, level, PROBLEM.extents, panels=True)
+        packs = cache_bytes(PROBLEM, MACHINE, level, PROBLEM.extents, panels=True, packs=True)
+        assert used["weights"] == KER
+        assert packs == {**used, "weights": copies * KER}
+
+
+def test_weights_that_are_packed_one_by_one_are_dear() -> None:
+    whole = replace(plan(L1={"c": 5}), packing="L1")
+    pieces = replace(plan(L1={"c": 5, "s": 1}), packing="L1")
+    seconds = [predict(PROBLEM, MACHINE, one).seconds["packing"] for one in (whole, pieces)]
+    assert seconds[1] == pytest.approx(ONE_BY_ONE * seconds[0])
 
 
 def test_packing_passes_the_caches_inside() -> None:

@@ -159,4 +159,5 @@ def test_transposed_outputs_cost_more_than_contiguous_ones() -> None:
         tile_kinds(conv2d(**size, layout=layout), ZEN5, kernel, panels=True)[0].work
         for layout in ("nchw", "nhwc")
     )
-    assert nchw.cycles_per_visit > 2 * nhwc.cycles_per_visit
+    assert nchw.cycles > 1.1 * nhwc.cycles
+    assert nchw.cycles_per_visit == nhwc.cycles_per_visit  # whole registers, between visits

@@ -75,7 +75,7 @@ def test_unusual_shapes_are_proven_too(sizes: dict[str, int]) -> None:
 )
 def test_no_plan_lies_below_the_bound(name: str, machine: str, threads: int) -> None:
     """Among 10^5 random plans are many beside the best one, so that the bound is put to the test;
-    all 32 operators are looked at by `python -m benchmarks.solver --certificates 100000`."""
+    `make bench-solver` does that for all operators."""
     problem, target = table1(name), by_name(machine)
     plan = proven(problem, target, threads)
     assert plan.prediction is not None
@@ -106,6 +106,19 @@ def test_the_same_plan_in_any_process() -> None:
     assert runs[0].stdout == runs[1].stdout
     assert json.loads(runs[0].stdout) == here.as_dict()
     assert not runs[0].stderr
+
+
+@pytest.mark.parametrize(("weights", "inner"), [("fchw", "rs"), ("fhwc", "sc")])
+def test_weights_are_packed_in_whole_vectors(weights: str, inner: str) -> None:
+    """Blocks span the inner reduction dims, and what is cut of the outermost fills vectors."""
+    layout = {"fchw": "nchw", "fhwc": "nhwc"}[weights]
+    problem = conv2d(k=512, h=7, w=7, c=512, r=3, s=3, layout=layout, weights=weights)
+    plan = proven(problem, by_name("znver5"))
+    places = [level for level in plan.levels if level.name == plan.packing]
+    assert plan.packing == "whole" or places
+    for level in places:
+        assert all(level.tile[dim] == problem.extent(dim) for dim in inner)
+        assert level.tile["c"] * level.tile["r"] * level.tile["s"] % 16 == 0
 
 
 def test_constant_weights_are_packed_for_nothing() -> None:

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from benchmarks.crew import Progress
-from benchmarks.validation import measure
+from benchmarks.validation import measure, process
 from benchmarks.validation.command_line import main
 from benchmarks.validation.judgement import read_trials
 from benchmarks.validation.measure import Request
@@ -59,7 +59,7 @@ class PlayedWorker:
 @pytest.fixture
 def played(monkeypatch):
     played = type("Played", (PlayedWorker,), {"asked": []})
-    monkeypatch.setattr(measure, "Worker", played)
+    monkeypatch.setattr(process, "Worker", played)
     monkeypatch.setattr(measure, "fma_peak", lambda *_: 100.0)
     return played
 

@@ -22,6 +22,7 @@ from benchmarks.validation.sample import sample_plans
 from benchmarks.workloads import Workload
 from mopt_mlir.machine import by_name
 from mopt_mlir.model.cost import predict
+from mopt_mlir.model.residency import resident_volumes
 
 WORKLOAD = Workload("R0", k=32, h=14, w=14, c=32, r=3, s=3)
 SIZES = {"n": 1, "k": 32, "h": 14, "w": 14, "c": 32, "r": 3, "s": 3,
@@ -87,7 +88,7 @@ def trial_of(tmp_path, ratios, volumes=()):
 
 def volumes_of(plan, factor, full=1.0, valgrind=None):
     """Simulated volumes `factor` times those predicted; fully associative, `full` times."""
-    predicted = predict(PROBLEM, MACHINE, plan).volumes
+    predicted = resident_volumes(PROBLEM, MACHINE, plan, predict(PROBLEM, MACHINE, plan))
     names = ("input", "weights", "output", "packing")
 
     def scaled(by):

@@ -4,6 +4,7 @@ that hold for any right code."""
 from collections import OrderedDict
 from ctypes import CFUNCTYPE, c_int64
 from math import prod
+from statistics import median
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from mopt_mlir.lowering.native import compile_text
 from mopt_mlir.lowering.target import of_cpu
 from mopt_mlir.machine import by_name
 from mopt_mlir.model.cost import predict
+from mopt_mlir.model.residency import resident_volumes
 from mopt_mlir.plan import Level as PlanLevel
 from mopt_mlir.plan import Microkernel, Plan
 
@@ -84,7 +86,7 @@ class PlainCache:
 def test_caches_behave_as_plain_ones(sets):
     layout = Layout((0, 40), 96, 64)
     levels = [Level("L1", sets, 2), Level("L2", 2 * sets, 3)]
-    simulation = Simulation.of(layout, {"a": levels}, 1 << 40, 0)
+    simulation = Simulation.of(layout, {"a": levels}, 1 << 40)
     generator = np.random.default_rng(sets)
     count = 4000
     lines = generator.integers(0, 95, count) * generator.integers(0, 2, count)
@@ -140,7 +142,7 @@ def lines_of(shape):
 
 @pytest.mark.parametrize("packing", ["whole", "L1"])
 def test_what_fits_into_a_cache_is_fetched_once(packing):
-    result = simulate(TINY, plan_with(packing, {"c": 2, "h": 2}), MACHINE, "avx2")
+    result = simulate(TINY, plan_with(packing, {"k": 8, "h": 2}), MACHINE, "avx2")
     for hierarchy in (ASSOCIATIVE, FULL):
         for resource in ("L2", "L3", "DRAM"):
             found = result.volumes[hierarchy][resource]
@@ -208,3 +210,21 @@ def test_only_what_is_inside_of_an_edge_is_written(edge):
 def test_an_unknown_access_is_not_passed_over():
     with pytest.raises(ValueError, match=r"unknown kind: call void @llvm\.memcpy"):
         trace.traced("  call void @llvm.memcpy.p0.p0.i64(ptr %1, ptr %2, i64 64, i1 false)")
+
+
+def test_predicted_volumes_are_those_of_fully_associative_caches():
+    """Of sampled plans on a machine whose caches are small beside the problem; not of L1, whose
+    tiles share lines with their neighbours, which the model counts for each of them."""
+    workload = Workload("x", k=48, h=14, w=14, c=32, r=3, s=3)
+    problem = problem_of(workload)
+    sizes = {"L1.size": "8192", "L2.size": "32768", "L3.size": "131072"}
+    machine = MACHINE.override(sizes)
+    errors = {resource: [] for resource in ("L3", "DRAM")}
+    for plan in sample_plans(problem, machine, 10, 2):
+        found = simulate(workload, plan, machine, "avx2").volumes[FULL]
+        predicted = resident_volumes(problem, machine, plan, predict(problem, machine, plan))
+        for resource, known in errors.items():
+            total = sum(found[resource].values())
+            known.append(abs(sum(predicted[resource].values()) / total - 1))
+    for known in errors.values():
+        assert median(known) < 0.25

@@ -1,0 +1,137 @@
+// RUN: mopt-opt --mopt-tile="machine=znver5 threads=2" %s --split-input-file | FileCheck %s
+
+// A register tile that is visited once per half of the input channels, and whose lanes lie across
+// the output: between the visits its 14 accumulators are whole registers in scratch memory, 4 x 6 x 1
+// register tiles of them. The first visit starts from the fill and the last writes the output, which
+// nothing reads.
+
+// CHECK:         #[[FIRST:.+]] = affine_set<(d0) : (d0 == 0)>
+// CHECK:         #[[LAST:.+]] = affine_set<(d0) : (d0 - 8 >= 0)>
+// CHECK-LABEL: func.func @conv
+// CHECK:         %[[SUMS:.+]] = memref.alloc() {{.*}}mopt.scratch} : memref<4x6x1x14x16xf32>
+// CHECK:         affine.for %c_L2 = 0 to 16 step 8
+// CHECK-NOT:     vector_load %arg2
+// CHECK:           affine.if #[[FIRST]](%c_L2)
+// CHECK:             vector.broadcast
+// CHECK:           else
+// CHECK-COUNT-14:    affine.vector_load %[[SUMS]]{{.*}}, vector<16xf32>
+// CHECK:           vector.outerproduct
+// CHECK:           affine.if #[[LAST]](%c_L2)
+// CHECK:             vector.maskedstore %arg2
+// CHECK:           else
+// CHECK-COUNT-14:    affine.vector_store {{.*}} %[[SUMS]]{{.*}}, vector<16xf32>
+// CHECK:         memref.dealloc %[[SUMS]]
+func.func @conv(%input: memref<1x16x8x16xf32>, %weights: memref<64x16x3x3xf32>,
+                %output: memref<1x64x6x14xf32>) {
+  %zero = arith.constant 0.0 : f32
+  linalg.fill ins(%zero : f32) outs(%output : memref<1x64x6x14xf32>)
+  linalg.conv_2d_nchw_fchw {mopt.plan = {
+      machine = "znver5", threads = 1, packing = "whole",
+      microkernel = {lanes = "k", vector = 16, tile = {k = 16, w = 14}, reduction = ["c", "r", "s"]},
+      levels = [{name = "L2", order = ["c", "k", "h", "w", "r", "s"],
+                 tile = {k = 64, h = 6, w = 14, c = 8, r = 3, s = 3}}]}}
+    ins(%input, %weights : memref<1x16x8x16xf32>, memref<64x16x3x3xf32>)
+    outs(%output : memref<1x64x6x14xf32>)
+  return
+}
+
+// -----
+
+// In tiles of 7 and of 5 inside them, the visit from input channel 5 on ends at 7: that its own 5
+// channels would reach the end of 10 does not make it the last.
+
+// CHECK:         #[[LAST:.+]] = affine_set<(d0, d1) : (d0 - 5 >= 0, d1 - 3 >= 0)>
+// CHECK-LABEL: func.func @cut_short
+// CHECK:         affine.for %c_L2 = 0 to 10 step 7
+// CHECK:           affine.for %c_L1 = {{.*}} to min {{.*}} step 5
+// CHECK:             affine.if #[[LAST]](%c_L1, %c_L2)
+// CHECK:               vector.maskedstore %arg2
+// CHECK:             else
+// CHECK:               affine.vector_store {{.*}} %sums
+func.func @cut_short(%input: memref<1x10x8x16xf32>, %weights: memref<16x10x3x3xf32>,
+                     %output: memref<1x16x6x14xf32>) {
+  linalg.conv_2d_nchw_fchw {mopt.plan = {
+      machine = "znver5", threads = 1, packing = "whole",
+      microkernel = {lanes = "k", vector = 16, tile = {k = 16, w = 14}, reduction = ["c", "r", "s"]},
+      levels = [
+        {name = "L2", order = ["c", "k", "h", "w", "r", "s"],
+         tile = {k = 16, h = 6, w = 14, c = 7, r = 3, s = 3}},
+        {name = "L1", order = ["c", "k", "h", "w", "r", "s"],
+         tile = {k = 16, h = 6, w = 14, c = 5, r = 3, s = 3}}]}}
+    ins(%input, %weights : memref<1x10x8x16xf32>, memref<16x10x3x3xf32>)
+    outs(%output : memref<1x16x6x14xf32>)
+  return
+}
+
+// -----
+
+// Split outside the cores: they share the memory, each with the register tiles of its own rows.
+
+// CHECK-LABEL: func.func @split_outside_cores
+// CHECK:         memref.alloc() {{.*}} : memref<1x6x1x14x16xf32>
+// CHECK:         affine.for %c_L3 = 0 to 16 step 8
+// CHECK:           affine.parallel (%h_core) = (0) to (6) step (3)
+// CHECK:             affine.for %h = {{.*}}(%h_core)
+// CHECK:               %[[ROW:.+]] = affine.apply #{{.+}}(%h)
+// CHECK:               affine.vector_load %sums[%{{.+}}, %[[ROW]], %{{.+}}, 0, 0]
+// CHECK:         memref.dealloc %sums
+func.func @split_outside_cores(%input: memref<1x16x8x16xf32>, %weights: memref<16x16x3x3xf32>,
+                               %output: memref<1x16x6x14xf32>) {
+  linalg.conv_2d_nchw_fchw {mopt.plan = {
+      machine = "znver5", threads = 2, packing = "whole", parallel = {h = 2},
+      microkernel = {lanes = "k", vector = 16, tile = {k = 16, w = 14}, reduction = ["c", "r", "s"]},
+      levels = [{name = "L3", order = ["c", "k", "h", "w", "r", "s"],
+                 tile = {k = 16, h = 6, w = 14, c = 8, r = 3, s = 3}}]}}
+    ins(%input, %weights : memref<1x16x8x16xf32>, memref<16x16x3x3xf32>)
+    outs(%output : memref<1x16x6x14xf32>)
+  return
+}
+
+// -----
+
+// Split inside the share of a core: each core has memory for its own register tiles, counted from
+// where its share begins.
+
+// CHECK-DAG:     #[[FROM_SHARE:.+]] = affine_map<(d0, d1) -> (d0 - d1)>
+// CHECK-LABEL: func.func @split_inside_cores
+// CHECK:         affine.parallel (%h_core) = (0) to (6) step (3)
+// CHECK:           memref.alloc() {{.*}} : memref<1x3x1x14x16xf32>
+// CHECK:           affine.for %c_L2 = 0 to 16 step 8
+// CHECK:             affine.for %h = {{.*}}(%h_core)
+// CHECK:               %[[ROW:.+]] = affine.apply #[[FROM_SHARE]](%h, %h_core)
+// CHECK:               affine.vector_load %sums[%{{.+}}, %[[ROW]], %{{.+}}, 0, 0]
+// CHECK:           memref.dealloc %sums
+func.func @split_inside_cores(%input: memref<1x16x8x16xf32>, %weights: memref<16x16x3x3xf32>,
+                              %output: memref<1x16x6x14xf32>) {
+  linalg.conv_2d_nchw_fchw {mopt.plan = {
+      machine = "znver5", threads = 2, packing = "whole", parallel = {h = 2},
+      microkernel = {lanes = "k", vector = 16, tile = {k = 16, w = 14}, reduction = ["c", "r", "s"]},
+      levels = [
+        {name = "L3", order = ["k", "h", "w", "c", "r", "s"],
+         tile = {k = 16, h = 6, w = 14, c = 16, r = 3, s = 3}},
+        {name = "L2", order = ["c", "k", "h", "w", "r", "s"],
+         tile = {k = 16, h = 3, w = 14, c = 8, r = 3, s = 3}}]}}
+    ins(%input, %weights : memref<1x16x8x16xf32>, memref<16x16x3x3xf32>)
+    outs(%output : memref<1x16x6x14xf32>)
+  return
+}
+
+// -----
+
+// Where lanes run along the output, it keeps the sums itself.
+
+// CHECK-LABEL: func.func @lanes_along_output
+// CHECK-NOT:     %sums
+// CHECK:         affine.vector_load %arg2
+// CHECK:         vector.outerproduct
+// CHECK:         affine.vector_store {{.*}} %arg2
+func.func @lanes_along_output(%input: memref<1x1x14x16xf32>, %weights: memref<1x1x16x16xf32>,
+                              %output: memref<1x1x14x16xf32>) {
+  linalg.conv_2d_nhwc_hwcf {mopt.plan = {
+      machine = "znver5", threads = 1, packing = "whole",
+      microkernel = {lanes = "k", vector = 16, tile = {k = 16, w = 7}, reduction = ["c"]},
+      levels = [{name = "L2", order = ["c", "k", "w"], tile = {k = 16, w = 14, c = 8}}]}}
+    ins(%input, %weights : memref<1x1x14x16xf32>, memref<1x1x16x16xf32>)
+    outs(%output : memref<1x1x14x16xf32>)
+  return
+}

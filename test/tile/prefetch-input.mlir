@@ -1,0 +1,83 @@
+// RUN: mopt-opt --mopt-tile="machine=znver5" %s | FileCheck %s
+
+// Each step of the input channels reads rows from another page. Three outer products per row of
+// taps, nine per channel: the rows of two channels later are asked for, in every line that they may
+// touch, once per run of taps.
+
+// CHECK-LABEL: func.func @later_channel
+// CHECK:         affine.for %h = 0 to 14
+// CHECK:           affine.for %[[C:c.+]] = 0 to 32 iter_args
+// CHECK:             affine.for %[[R:r.+]] = 0 to 3 iter_args
+// CHECK-NEXT:          affine.prefetch %arg0[0, %[[C]] + 2, %h + %[[R]], 0], read, locality<3>
+// CHECK-NEXT:          affine.prefetch %arg0[0, %[[C]] + 2, %h + %[[R]], 15], read, locality<3>
+// CHECK-NEXT:          affine.for %s{{.*}} = 0 to 3 iter_args
+// CHECK-NOT:             affine.prefetch
+// CHECK:         return
+func.func @later_channel(%input: memref<1x32x16x16xf32>, %weights: memref<16x32x3x3xf32>,
+                         %output: memref<1x16x14x14xf32>) {
+  linalg.conv_2d_nchw_fchw {mopt.plan = {
+      machine = "znver5", threads = 1, packing = "whole", levels = [],
+      microkernel = {lanes = "k", vector = 16, tile = {k = 16, w = 14}, reduction = ["c", "r", "s"]}}}
+    ins(%input, %weights : memref<1x32x16x16xf32>, memref<16x32x3x3xf32>)
+    outs(%output : memref<1x16x14x14xf32>)
+  return
+}
+
+// A reduction so short that most of it would come before the first prefetch is of use: the same
+// channel is asked for at the next register tile.
+
+// CHECK-LABEL: func.func @next_tile
+// CHECK:         affine.for %w = 0 to 28 step 14
+// CHECK:           affine.for %[[C:c.+]] = 0 to 3 iter_args
+// CHECK:             affine.for %[[R:r.+]] = 0 to 3 iter_args
+// CHECK-NEXT:          affine.prefetch %arg0[0, %[[C]], %h + %[[R]], %w + 14], read, locality<3>
+func.func @next_tile(%input: memref<1x3x16x30xf32>, %weights: memref<16x3x3x3xf32>,
+                     %output: memref<1x16x14x28xf32>) {
+  linalg.conv_2d_nchw_fchw {mopt.plan = {
+      machine = "znver5", threads = 1, packing = "whole", levels = [],
+      microkernel = {lanes = "k", vector = 16, tile = {k = 16, w = 14}, reduction = ["c", "r", "s"]}}}
+    ins(%input, %weights : memref<1x3x16x30xf32>, memref<16x3x3x3xf32>)
+    outs(%output : memref<1x16x14x28xf32>)
+  return
+}
+
+// Four register tiles read the same row of input: each asks for one of the two lines in which the
+// next row may lie, into L2.
+
+// CHECK-LABEL: func.func @shared_by_tiles
+// CHECK:         affine.for %h_L1 = 0 to 14
+// CHECK:           affine.for %k_L1 = 0 to 64 step 16
+// CHECK:             affine.for %[[R:r.+]] = 0 to 3 iter_args
+// CHECK-NEXT:          %part = affine.apply #[[PART:.+]](%k_L1)
+// CHECK-NEXT:          affine.prefetch %arg0[0, %{{.+}}, %h_L1 + %[[R]] + 1, %part * 15], read, locality<2>
+// CHECK-NEXT:          affine.for %s
+func.func @shared_by_tiles(%input: memref<1x32x16x16xf32>, %weights: memref<64x32x3x3xf32>,
+                           %output: memref<1x64x14x14xf32>) {
+  linalg.conv_2d_nchw_fchw {mopt.plan = {
+      machine = "znver5", threads = 1, packing = "whole",
+      microkernel = {lanes = "k", vector = 16, tile = {k = 16, w = 14}, reduction = ["c", "r", "s"]},
+      levels = [{name = "L1", order = ["h", "w", "c", "r", "s", "k"],
+                 tile = {k = 16, h = 1, w = 14, c = 32, r = 3, s = 3}}]}}
+    ins(%input, %weights : memref<1x32x16x16xf32>, memref<64x32x3x3xf32>)
+    outs(%output : memref<1x64x14x14xf32>)
+  return
+}
+
+// With channels last a register tile of a 1x1 convolution reads one run of memory, and the next tile
+// the run behind it. The 64 steps over the channels ask for a line each, 56 of which are needed.
+
+// CHECK-LABEL: func.func @dense_pixels
+// CHECK:         affine.for %w = 0 to 28 step 14
+// CHECK:           affine.for %[[C:c.+]] = 0 to 64 iter_args
+// CHECK-NEXT:        affine.prefetch %arg0[0, 0, %w + 14, %[[C]] * 16], read, locality<3>
+// CHECK-NOT:         affine.prefetch
+// CHECK:             vector.outerproduct
+func.func @dense_pixels(%input: memref<1x1x28x64xf32>, %weights: memref<1x1x64x16xf32>,
+                        %output: memref<1x1x28x16xf32>) {
+  linalg.conv_2d_nhwc_hwcf {mopt.plan = {
+      machine = "znver5", threads = 1, packing = "whole", levels = [],
+      microkernel = {lanes = "k", vector = 16, tile = {k = 16, w = 14}, reduction = ["c"]}}}
+    ins(%input, %weights : memref<1x1x28x64xf32>, memref<1x1x64x16xf32>)
+    outs(%output : memref<1x1x28x16xf32>)
+  return
+}

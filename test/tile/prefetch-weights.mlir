@@ -1,0 +1,93 @@
+// RUN: mopt-opt --mopt-tile="machine=znver5" %s --split-input-file | FileCheck %s
+
+// Panels that hold one block of 32 output channels at a time: the register tiles that use the block,
+// six per panel, ask for six rows each of the block that is packed next, into L2.
+
+// CHECK-LABEL: func.func @next_block
+// CHECK:         affine.for %k_L2 = 0 to 64 step 32
+// CHECK:           affine.for %h = 0 to 6
+// CHECK:             %[[PART:.+]] = affine.apply {{.*}}(%h)
+// CHECK:             affine.for %[[C:c.+]] = 0 to 16 iter_args
+// CHECK-NEXT:          affine.prefetch %arg1[%k_L2 + %[[PART]] * 6 + 32, %[[C]], 0, 0], read, locality<2>
+// CHECK:               affine.prefetch %arg1[%k_L2 + %[[PART]] * 6 + 37, %[[C]], 0, 0], read, locality<2>
+// CHECK-NOT:           affine.prefetch %arg1
+// CHECK:               vector.outerproduct
+func.func @next_block(%input: memref<1x16x8x16xf32>, %weights: memref<64x16x3x3xf32>,
+                      %output: memref<1x64x6x14xf32>) {
+  linalg.conv_2d_nchw_fchw {mopt.plan = {
+      machine = "znver5", threads = 1, packing = "L2",
+      microkernel = {lanes = "k", vector = 16, tile = {k = 16, w = 14}, reduction = ["c", "r", "s"]},
+      levels = [{name = "L2", order = ["k", "h", "w", "c", "r", "s"],
+                 tile = {k = 32, h = 6, w = 14, c = 16, r = 3, s = 3}}]}}
+    ins(%input, %weights : memref<1x16x8x16xf32>, memref<64x16x3x3xf32>)
+    outs(%output : memref<1x64x6x14xf32>)
+  return
+}
+
+// -----
+
+// The next block has the same output channels and the input channels that follow.
+
+// CHECK-LABEL: func.func @next_block_of_reduction
+// CHECK:         affine.for %c_L2 = 0 to 16 step 8
+// CHECK:           affine.for %[[C:c.+]] = #{{.+}}(%c_L2) to #{{.+}}(%c_L2) iter_args
+// CHECK-NEXT:        affine.prefetch %arg1[%{{.+}} * 6, %[[C]] + 8, 0, 0], read, locality<2>
+func.func @next_block_of_reduction(%input: memref<1x16x8x16xf32>, %weights: memref<32x16x3x3xf32>,
+                                   %output: memref<1x32x6x14xf32>) {
+  linalg.conv_2d_nchw_fchw {mopt.plan = {
+      machine = "znver5", threads = 1, packing = "L2",
+      microkernel = {lanes = "k", vector = 16, tile = {k = 16, w = 14}, reduction = ["c", "r", "s"]},
+      levels = [{name = "L2", order = ["k", "c", "h", "w", "r", "s"],
+                 tile = {k = 32, h = 6, w = 14, c = 8, r = 3, s = 3}}]}}
+    ins(%input, %weights : memref<1x16x8x16xf32>, memref<32x16x3x3xf32>)
+    outs(%output : memref<1x32x6x14xf32>)
+  return
+}
+
+// -----
+
+// More register tiles than rows: they take turns, a row each.
+
+// CHECK:         #[[TURN:.+]] = affine_map<(d0) -> (d0 mod 16)>
+// CHECK-LABEL: func.func @more_tiles_than_rows
+// CHECK:         affine.for %h = 0 to 20
+// CHECK:           %[[PART:.+]] = affine.apply #[[TURN]](%h)
+// CHECK:           affine.prefetch %arg1[%k_L2 + %[[PART]] + 16, %{{.+}}, 0, 0], read, locality<2>
+// CHECK-NOT:       affine.prefetch %arg1
+// CHECK:           vector.outerproduct
+func.func @more_tiles_than_rows(%input: memref<1x16x22x16xf32>, %weights: memref<32x16x3x3xf32>,
+                                %output: memref<1x32x20x14xf32>) {
+  linalg.conv_2d_nchw_fchw {mopt.plan = {
+      machine = "znver5", threads = 1, packing = "L2",
+      microkernel = {lanes = "k", vector = 16, tile = {k = 16, w = 14}, reduction = ["c", "r", "s"]},
+      levels = [{name = "L2", order = ["k", "h", "w", "c", "r", "s"],
+                 tile = {k = 16, h = 20, w = 14, c = 16, r = 3, s = 3}}]}}
+    ins(%input, %weights : memref<1x16x22x16xf32>, memref<32x16x3x3xf32>)
+    outs(%output : memref<1x32x20x14xf32>)
+  return
+}
+
+// -----
+
+// More panels than L2 keeps: the six register tiles that read a panel ask for two of the nine lines
+// per channel of the next one; the five parts that there are begin 128 * 2 lines after each other.
+
+// CHECK-LABEL: func.func @next_panel
+// CHECK:         %[[PANELS:.+]] = memref.alloc() {{.*}} : memref<4x128x3x3x16xf32>
+// CHECK:         affine.for %k = 0 to 64 step 16
+// CHECK:           affine.for %h = 0 to 6
+// CHECK:             %part = affine.apply {{.*}}(%h)
+// CHECK:             affine.for %[[C:c.+]] = 0 to 128 iter_args
+// CHECK-NEXT:          affine.prefetch %[[PANELS]][%panel + 1, 0, 0, 0, %part * 4096 + %[[C]] * 32], read, locality<2>
+// CHECK-NEXT:          affine.prefetch %[[PANELS]][%panel + 1, 0, 0, 0, %part * 4096 + %[[C]] * 32 + 16], read, locality<2>
+// CHECK-NOT:           affine.prefetch %[[PANELS]]
+// CHECK:               vector.outerproduct
+func.func @next_panel(%input: memref<1x128x8x16xf32>, %weights: memref<64x128x3x3xf32>,
+                      %output: memref<1x64x6x14xf32>) {
+  linalg.conv_2d_nchw_fchw {mopt.plan = {
+      machine = "znver5", threads = 1, packing = "whole", levels = [],
+      microkernel = {lanes = "k", vector = 16, tile = {k = 16, w = 14}, reduction = ["c", "r", "s"]}}}
+    ins(%input, %weights : memref<1x128x8x16xf32>, memref<64x128x3x3xf32>)
+    outs(%output : memref<1x64x6x14xf32>)
+  return
+}
