@@ -48,7 +48,7 @@ class AccumulatorTile:
         accumulates = self.operands.fill is None and self.operands.bias is None
         begin = self._read if accumulates else self._fresh
         resume = self._read if self.partials is None else self._restore
-        conditions = [(part.start, True) for part in reduction.values() if part.start.terms]
+        conditions = self.is_first(reduction)
         if not conditions or begin == resume:
             return begin()
         type_ = self.builder.vector_type(self.lanes, self.operands.output.type.element_type)
@@ -103,6 +103,10 @@ class AccumulatorTile:
             partials.store(self.builder, partials.tile(self.builder, self.start), accumulators)
 
         self.builder.branch(conditions, lambda: self.write(accumulators), save)
+
+    def is_first(self, reduction: Mapping[str, Range]) -> list[tuple[Index, bool]]:
+        """The conditions of `Builder.branch` under which no reduction tile precedes `reduction`."""
+        return [(part.start, True) for part in reduction.values() if part.start.terms]
 
     def is_last(self, reduction: Mapping[str, Range]) -> list[tuple[Index, bool]]:
         """The conditions of `Builder.branch` under which no reduction tile follows `reduction`."""

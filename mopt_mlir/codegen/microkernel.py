@@ -140,17 +140,18 @@ def emit_microkernel(
 def _prefetch_output(
     output: AccumulatorTile, sizes: Mapping[str, int], reduced: Mapping[str, Range]
 ) -> None:
-    """Ask for the output of a register tile, in a visit that writes what no other has loaded."""
+    """Ask for the output of a register tile, in the only visit that finds it outside of the caches,
+    unless too few outer products come before its stores."""
     builder, problem, operands = output.builder, output.problem, output.operands
-    conditions = output.is_last(reduced)
-    if operands.nontemporal or (conditions and output.partials is None):
-        return
     steps = prod(part.size for part in reduced.values())
+    if operands.nontemporal or steps < AHEAD_STEPS:
+        return
+    conditions = output.is_first(reduced) if output.partials is None else output.is_last(reduced)
 
     def emit() -> None:
-        emit_output_prefetch(builder, problem, operands.output, output.start, sizes, steps)
+        emit_output_prefetch(builder, problem, operands.output, output.start, sizes)
 
-    if conditions and steps >= AHEAD_STEPS:
+    if conditions:
         builder.branch(conditions, emit, lambda: None)
     else:
         emit()

@@ -143,15 +143,12 @@ def emit_output_prefetch(
     output: Any,
     start: Mapping[str, Index],
     sizes: Mapping[str, int],
-    steps: int,
 ) -> None:
     """Ask for the lines that the register tile of `sizes` at `start` will write, for writing.
 
     A row of output channels or pixels lies in another page than the one before, and stores to lines
-    that are not in the cache wait for each other. `steps` outer products come before the stores.
+    that are not in the cache wait for each other.
     """
-    if steps < AHEAD_STEPS:
-        return
     tensor = problem.output
     last = _last(tensor, sizes)
     for run in _runs(tensor, start, sizes):
