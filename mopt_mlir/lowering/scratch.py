@@ -1,4 +1,4 @@
-"""Buffers for packed weights that stay allocated from one call to the next.
+"""Buffers for packed weights and partial sums that stay allocated from one call to the next.
 
 A fresh large buffer costs a page fault for every page that is touched, often more than the packing
 itself. So each allocation that code generation marked keeps its block in a slot of the module when
