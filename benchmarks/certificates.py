@@ -15,7 +15,7 @@ from mopt_mlir.model.cost import predict
 from mopt_mlir.plan import LEVELS, Plan
 from mopt_mlir.problem import Problem
 from mopt_mlir.solver.evaluate import Evaluator
-from mopt_mlir.solver.pipeline import plan_of
+from mopt_mlir.solver.plans import plan_of
 from mopt_mlir.solver.space import Choice, choices
 from mopt_mlir.solver.walk import Floats, Ints
 

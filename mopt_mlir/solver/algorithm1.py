@@ -24,10 +24,11 @@ import numpy as np
 
 from mopt_mlir.machine.machine import Machine
 from mopt_mlir.model.cost import cache_bytes, predict, usable
-from mopt_mlir.plan import LEVELS, Level, Plan
+from mopt_mlir.plan import LEVELS, Plan
 from mopt_mlir.problem import Problem
 from mopt_mlir.solver.dominance import REGISTERS, LevelSolution, StepSolution, arg_min_solve
 from mopt_mlir.solver.evaluate import Evaluator, first_that_fits
+from mopt_mlir.solver.plans import plan_with
 from mopt_mlir.solver.space import Choice, choices
 from mopt_mlir.solver.walk import Ints
 
@@ -55,7 +56,8 @@ def algorithm1(
     evaluate, smallest = first_that_fits(problem, machine, options)
     found = _levels(problem, machine, evaluate.choice, perf_counter() + time_limit)
     tiling = _grown(evaluate, _balanced(evaluate, _floored(evaluate, found), smallest))
-    plan = _plan(evaluate, tiling, found, threads)
+    orders = [found[name].order if name in found else 0 for name in LEVELS]
+    plan = plan_with(evaluate, tiling, orders, threads)
     plans = [replace(plan, packing=packing) for packing in evaluate.packings]
     plans = [plan for plan in plans if _fits(problem, machine, plan)]
     return min(
@@ -177,25 +179,3 @@ def _fits(problem: Problem, machine: Machine, plan: Plan) -> bool:
         if sum(used.values()) > usable(machine, level.name):
             return False
     return True
-
-
-def _plan(
-    evaluate: Evaluator, tiling: Ints, found: Mapping[str, LevelSolution], threads: int
-) -> Plan:
-    sizes = np.minimum(tiling * evaluate.unit, evaluate.extents)
-    levels = tuple(
-        Level(
-            name,
-            evaluate.classes[found[name].order if name in found else 0].order,
-            dict(zip(evaluate.problem.names, sizes[index].tolist(), strict=True)),
-        )
-        for index, name in enumerate(LEVELS)
-    )
-    choice = evaluate.choice
-    return Plan(
-        machine=evaluate.machine.name,
-        threads=threads,
-        microkernel=choice.kernel,
-        levels=levels,
-        parallel=dict(choice.parallel),
-    )

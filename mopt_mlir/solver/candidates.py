@@ -16,7 +16,8 @@ from mopt_mlir.model.cost import predict
 from mopt_mlir.plan import LEVELS, Plan
 from mopt_mlir.problem import Problem
 from mopt_mlir.solver.evaluate import Evaluator
-from mopt_mlir.solver.pipeline import Certified, certify, plan_of
+from mopt_mlir.solver.pipeline import Certified, certify
+from mopt_mlir.solver.plans import plan_of
 from mopt_mlir.solver.search import descend, moves
 from mopt_mlir.solver.space import Choice
 from mopt_mlir.solver.walk import Floats, Ints

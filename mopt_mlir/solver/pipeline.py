@@ -10,14 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
 
-import numpy as np
-
 from mopt_mlir.machine.machine import Machine
 from mopt_mlir.model.cost import predict
-from mopt_mlir.plan import LEVELS, Level, Plan
+from mopt_mlir.plan import Plan
 from mopt_mlir.problem import Problem
 from mopt_mlir.solver.evaluate import Evaluator
 from mopt_mlir.solver.incumbent import Incumbent
+from mopt_mlir.solver.plans import plan_of
 from mopt_mlir.solver.proof import Proof
 from mopt_mlir.solver.space import Choice, choices
 from mopt_mlir.solver.walk import Ints
@@ -104,27 +103,3 @@ def certify(
     bound = Proof(best, gap, deadline).bound(options)
     evaluate, found = best.plan
     return Certified(problem, machine, options, evaluate, found.tiling, found.cost, bound)
-
-
-def plan_of(evaluate: Evaluator, tiling: Ints, threads: int) -> Plan:
-    """A tiling (`[level, dim]` in register tiles) with its best orders and packing, as a plan."""
-    costs = evaluate(tiling[None])
-    sizes = np.minimum(tiling * evaluate.unit, evaluate.extents)
-    levels = tuple(
-        Level(
-            name,
-            evaluate.classes[costs.classes[0, index]].order,
-            dict(zip(evaluate.problem.names, sizes[index].tolist(), strict=True)),
-        )
-        for index, name in enumerate(LEVELS)
-    )
-    choice = evaluate.choice
-    return Plan(
-        machine=evaluate.machine.name,
-        threads=threads,
-        microkernel=choice.kernel,
-        levels=levels,
-        parallel=dict(choice.parallel),
-        packing=evaluate.packings[costs.packing[0]],
-        nontemporal=bool(costs.streamed[0]),
-    )

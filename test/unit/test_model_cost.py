@@ -114,6 +114,15 @@ def test_packing_is_paid_once_per_visit_of_its_tile() -> None:
     assert seconds(replace(four, packing="L2")) == pytest.approx(elements)  # each packs for itself
 
 
+@pytest.mark.parametrize(
+    ("packing", "cycles"), [("whole", 0.38), ("L3", 0.38), ("L2", 0.31), ("L1", 0.17)]
+)
+def test_packing_takes_as_long_as_measured(packing: str, cycles: float) -> None:
+    made = replace(plan("nkcrshw"), packing=packing)
+    packed = predict(PROBLEM, MACHINE, made).seconds["packing"] * 1e9 * MACHINE.frequency
+    assert packed == pytest.approx(cycles * KER // 4, rel=0.01)
+
+
 def test_where_weights_are_packed_the_next_block_needs_room_too() -> None:
     for level, copies in (("L3", 2), ("L2", 2), ("L1", 1)):
         used = cache_bytes(PROBLEM, MACHINE, level, PROBLEM.extents, panels=True)

@@ -58,6 +58,12 @@ def test_its_plans_are_correct_and_not_better_than_proven(
     assert exact.prediction.lower_bound <= cost(plan)
 
 
+def test_orders_are_decided_level_by_level() -> None:
+    problem = conv2d(k=64, h=56, w=56, c=64, r=1, s=1)
+    plan = solve(problem, by_name("znver5"), solver="algorithm1")
+    assert len({level.order for level in plan.levels}) > 1
+
+
 def test_passes_tools_and_compile_take_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
