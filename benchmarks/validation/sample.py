@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from math import log
 
 import numpy as np
+import numpy.typing as npt
 
 from mopt_mlir.machine import Machine
 from mopt_mlir.model.classes import PermutationClass, permutation_classes
@@ -20,8 +20,9 @@ from .records import Subject
 CANDIDATES = 5
 """As in the paper's MOpt-5."""
 
-DRAWS = 4000
-"""Tilings that are tried with one microkernel before another one is drawn: some fit with none."""
+DRAWS, BATCHES = 4000, 100
+"""Tilings that are drawn at a time, and how often, with one microkernel before another one is
+drawn: some fit with none. Of the space of a large operator one in 100,000 fits into all caches."""
 
 
 def subjects(
@@ -46,11 +47,10 @@ def subjects(
 def sample_plans(problem: Problem, machine: Machine, number: int, seed: int) -> list[Plan]:
     """`number` different plans for one core that fit into the caches of `machine`.
 
-    Uniform over the microkernels of the menu, over the classes of loop orders on each level and
-    over the places to pack at. Tile sizes are uniform in the logarithm of the number of register
-    tiles or in that of the number of tiles, with equal chance, three for each dim in descending
-    order, and drawn anew until all levels fit. The first plans of a longer sample are the shorter
-    sample. There may be fewer where the space is small.
+    Uniform over the microkernels of the menu, over the classes of loop orders on each level, over
+    the places to pack at, and over all tilings that fit: three sizes of each dim, in register
+    tiles, in descending order, drawn anew until all levels fit. The first plans of a longer sample
+    are the shorter sample. There may be fewer where the space is small.
     """
     generator = np.random.default_rng([seed, *problem.extents.values()])
     plans: dict[str, Plan] = {}
@@ -105,27 +105,42 @@ def _tiles(
     generator: np.random.Generator,
 ) -> list[dict[str, int]] | None:
     """Tiles of each level, outermost first, that fit; None if none were found."""
-    units = {dim: -(-problem.extent(dim) // kernel.extent(dim)) for dim in problem.names}
-    scale = np.array([log(number + 1) for number in units.values()])
-    whole = np.array(list(units.values()))
-    for _ in range(DRAWS):
-        drawn = np.exp(generator.random((len(LEVELS), len(units))) * scale).astype(int)
-        # half of them are numbers of tiles: else hardly any tile would span a whole dim
-        drawn = np.where(generator.random(drawn.shape) < 0.5, -(-whole // drawn), drawn)
-        tiles = [
-            {
-                dim: min(int(size) * kernel.extent(dim), problem.extent(dim))
-                for dim, size in zip(units, sizes, strict=True)
-            }
-            for sizes in np.sort(drawn, axis=0)[::-1]
-        ]
-        # the innermost first: it is what fits least often
-        if all(
-            _fits(problem, machine, level, tile, panels)
-            for level, tile in reversed(list(zip(LEVELS, tiles, strict=True)))
-        ):
-            return tiles
+    units = [-(-problem.extent(dim) // kernel.extent(dim)) for dim in problem.names]
+    for _ in range(BATCHES):
+        drawn = generator.integers(1, np.array(units) + 1, size=(DRAWS, len(LEVELS), len(units)))
+        drawn = np.sort(drawn, axis=1)[:, ::-1]
+        for sizes in drawn[_may_fit(problem, machine, kernel, drawn)]:
+            tiles = [_tile(problem, kernel, row) for row in sizes]
+            # the innermost first: it is what fits least often
+            if all(
+                _fits(problem, machine, level, tile, panels)
+                for level, tile in reversed(list(zip(LEVELS, tiles, strict=True)))
+            ):
+                return tiles
     return None
+
+
+def _tile(problem: Problem, kernel: Microkernel, sizes: npt.NDArray[np.int64]) -> dict[str, int]:
+    """The tile of `sizes` register tiles per dim."""
+    return {
+        dim: min(int(size) * kernel.extent(dim), problem.extent(dim))
+        for dim, size in zip(problem.names, sizes, strict=True)
+    }
+
+
+def _may_fit(
+    problem: Problem, machine: Machine, kernel: Microkernel, drawn: npt.NDArray[np.int64]
+) -> npt.NDArray[np.bool_]:
+    """Which tilings `[tiling, level, dim]` fit as far as weights and output alone can tell, which
+    have no halo and occupy at least their elements."""
+    unit = np.array([kernel.extent(dim) for dim in problem.names])
+    sizes = np.minimum(drawn * unit, [problem.extent(dim) for dim in problem.names])
+    least = sum(
+        tensor.element.size * sizes[:, :, [dim in tensor.dims for dim in problem.names]].prod(2)
+        for tensor in (problem.weights, problem.output)
+    )
+    capacity = [usable(machine, level) for level in LEVELS]
+    return np.asarray((least <= capacity).all(axis=1))
 
 
 def _fits(

@@ -19,6 +19,9 @@ from mopt_mlir.codegen.ranges import Range
 from mopt_mlir.codegen.transpose import transpose
 from mopt_mlir.problem import Problem, Role
 
+_FAR = 1 << 40
+"""Elements between neighbours of which nothing is known: they do not follow each other."""
+
 
 @dataclass(frozen=True)
 class AccumulatorTile:
@@ -172,14 +175,32 @@ class AccumulatorTile:
         return next((dim for dim in dims if self.problem.output.runs_along(dim)), None)
 
     def _runs(self, along: str) -> list[list[int]]:
-        """Scalars in groups of up to `lanes` that are consecutive along `along`."""
-        rows: dict[tuple[tuple[str, int], ...], list[int]] = {}
+        """Scalars in groups of up to `lanes` that follow each other in memory: along a row, whose
+        dim is `along`, and on into the next one if they are whole rows."""
+        dims = [dim for dim, _ in self.scalars[0].offsets]
+        rows = frozenset[str]().union(*(axis.dims for axis in self.problem.output.axes[-2:]))
+        steps = {dim: self.problem.output.step(dim) if dim in rows else None for dim in dims}
+        runs: list[list[int]] = []
+        before = None
         for q, scalar in enumerate(self.scalars):
-            key = tuple(offset for offset in scalar.offsets if offset[0] != along)
-            rows.setdefault(key, []).append(q)
-        return [
-            row[i : i + self.lanes] for row in rows.values() for i in range(0, len(row), self.lanes)
-        ]
+            place = sum(scalar.offset(dim) * (step or _FAR) for dim, step in steps.items())
+            if before is None or place != before + 1 or len(runs[-1]) == self.lanes:
+                runs.append([])
+            runs[-1].append(q)
+            before = place
+        return runs
+
+    def _run(self, vector: Position, run: Sequence[int], lane: int) -> tuple[Any, list[Index]]:
+        """The memory of scalars that follow each other, and where they begin in it."""
+        output, where = self.operands.output, self._output(vector, self.scalars[run[0]], lane)
+        *_, first = self._output(vector, self.scalars[run[0]])
+        *_, last = self._output(vector, self.scalars[run[-1]])
+        if (last - first).constant == len(run) - 1:
+            return output, where
+        *outer, row, column = where
+        axes = range(len(where))
+        joined = self.builder.collapse(output, [*((i,) for i in axes[:-2]), axes[-2:]], "rows")
+        return joined, [*outer, row * output.type.shape[-1] + column]
 
     def _transpose(self, rows: list[Any]) -> list[Any]:
         missing = self.lanes - len(rows)
@@ -191,22 +212,17 @@ class AccumulatorTile:
             for run in self._runs(along):
                 rows = [accumulators[v * len(self.scalars) + q] for q in run]
                 for lane, column in enumerate(self._transpose(rows)[: vector.valid]):
-                    where = self._output(vector, self.scalars[run[0]], lane)
-                    self.builder.vector_store(column, self.operands.output, where, len(run))
+                    memory, where = self._run(vector, run, lane)
+                    self.builder.vector_store(column, memory, where, len(run))
 
     def _read_transposed(self, along: str) -> list[Any]:
         values: list[Any] = [None] * (len(self.vectors) * len(self.scalars))
         for v, vector in enumerate(self.vectors):
             for run in self._runs(along):
+                places = [self._run(vector, run, lane) for lane in range(vector.valid)]
                 columns = [
-                    self.builder.vector_load(
-                        self.operands.output,
-                        self._output(vector, self.scalars[run[0]], lane),
-                        self.lanes,
-                        len(run),
-                        "acc",
-                    )
-                    for lane in range(vector.valid)
+                    self.builder.vector_load(memory, where, self.lanes, len(run), "acc")
+                    for memory, where in places
                 ]
                 columns += [self.builder.poison(columns[0].type)] * (self.lanes - vector.valid)
                 rows = transpose(self.builder, columns, self.problem.output.element.size)

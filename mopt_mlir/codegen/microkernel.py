@@ -120,6 +120,9 @@ def emit_microkernel(
     rows = None if panels is None else next_rows(builder, panels, start)
     ahead = PanelPrefetch.of(builder, panels, panel, ranges)
     _prefetch_output(output, sizes, reduced)
+    if partials is not None and (nearest := _nearest(problem.parallel_dims, ranges)):
+        here = partials.tile(builder, start)
+        partials.prefetch(builder, here, nearest, len(tile.vectors) * len(tile.scalars))
     reduction = _Reduction(
         builder,
         problem,
@@ -224,8 +227,7 @@ class _Reduction:
     def _next_tile(self) -> str | None:
         """The dim along which the next register tile lies that reads other input."""
         dims = [dim for dim in self.problem.parallel_dims if dim in self.problem.input.dims]
-        nearest = max(dims, key=lambda dim: self.ranges[dim].depth, default=None)
-        return nearest if nearest and self.ranges[nearest].depth else None
+        return _nearest(dims, self.ranges)
 
     @property
     def _prefetching(self) -> str:
@@ -266,6 +268,12 @@ class _Reduction:
         if vector:
             return self.builder.vector_load(memref, where, self.tile.lanes, valid, name)
         return self.builder.load(memref, where, name)
+
+
+def _nearest(dims: Sequence[str], ranges: Mapping[str, Range]) -> str | None:
+    """Of `dims` the one that the innermost loop steps along, if any loop does."""
+    nearest = max(dims, key=lambda dim: ranges[dim].depth, default=None)
+    return nearest if nearest and ranges[nearest].depth else None
 
 
 def _is_point(range_: Range) -> bool:

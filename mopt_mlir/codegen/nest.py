@@ -144,8 +144,10 @@ class Nest:
         width = kernel.extent(self._channel)
         return Panels(memref, width, self._channel, kernel.reduction, starts)
 
-    def _pack(self, memref: Any, ranges: Ranges, ways: int = 1) -> Panels:
-        panels = self._panels(memref, ranges)
+    def _pack(
+        self, memref: Any, ranges: Ranges, ways: int = 1, upcoming: NextBlock | None = None
+    ) -> Panels:
+        panels = replace(self._panels(memref, ranges), upcoming=upcoming)
         kernel = self.plan.microkernel
         emit_packing(
             self.builder, self.problem, kernel, self.operands.weights, panels, ranges, ways
@@ -161,9 +163,9 @@ class Nest:
             else range_.tile(range_.start, tile[dim], range_.depth)
             for dim, range_ in place.ranges.items()
         }
-        panels = self._pack(place.scratch, block, self._ways if depth == 0 else 1)
         upcoming = self._next_block(block[self._channel], place.ranges)
-        return replace(place, panels=replace(panels, upcoming=upcoming), stepped=None)
+        panels = self._pack(place.scratch, block, self._ways if depth == 0 else 1, upcoming)
+        return replace(place, panels=panels, stepped=None)
 
     def _next_block(self, channels: Range, ranges: Ranges) -> NextBlock | None:
         """What is packed after the block of output `channels`, if that is known and worth

@@ -22,7 +22,8 @@ from mopt_mlir.problem import Problem
 
 PREFETCH_BYTES = 256
 """How far ahead a row of weights is prefetched: the rows of a panel are too many streams for the
-hardware's prefetchers, and cold weights come at half the speed without."""
+hardware's prefetchers, and cold weights come at half the speed without. (Not those of a block that
+is prefetched while the one before is in use: then it costs more than it helps.)"""
 
 
 @dataclass(frozen=True)
@@ -202,7 +203,7 @@ def _square(
     of its channels there are, and how many reduction points."""
     builder, lanes = copy.builder, copy.kernel.vector
     lane, inside, count = sizes
-    if count == lanes:
+    if count == lanes and copy.panels.upcoming is None:
         ahead = PREFETCH_BYTES // copy.problem.weights.element.size
         for i in range(inside):
             builder.prefetch(flat.rows, [channel + i, at + ahead])

@@ -13,8 +13,12 @@ from typing import Any
 
 from mopt_mlir.codegen.builder import Builder
 from mopt_mlir.codegen.index import Index
+from mopt_mlir.codegen.prefetch import LINE_BYTES
 from mopt_mlir.plan import Microkernel
 from mopt_mlir.problem import Problem
+
+SUMS_IN_L1 = 16 << 10
+"""Bytes of partial sums that are left to the L1 cache, where they stay between visits."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +44,17 @@ class Partials:
             builder.vector_load(self.memref, _place(tile, i), lanes, lanes, "acc")
             for i in range(count)
         ]
+
+    def prefetch(self, builder: Builder, tile: Sequence[Index], along: str, count: int) -> None:
+        """Ask for the first `count` registers of the register tile that follows `tile` along a dim,
+        unless all partial sums are near anyway."""
+        *shape, lanes = self.memref.type.shape
+        size = lanes * self.memref.type.element_type.width // 8
+        if prod(shape) * size <= SUMS_IN_L1:
+            return
+        next_ = [index + (dim == along) for dim, index in zip(self.units, tile, strict=True)]
+        for i in range(0, count, max(1, LINE_BYTES // size)):
+            builder.prefetch(self.memref, _place(next_, i))
 
     def store(self, builder: Builder, tile: Sequence[Index], values: Sequence[Any]) -> None:
         """Keep `values` as the first registers of `tile`."""

@@ -29,8 +29,10 @@ class Range:
         """The tile of `size` elements from `start` on inside this range, `depth` loops deep.
 
         Keeps only the bounds that can matter: where `size` divides this range's size, a tile that
-        starts inside the range's own bound also ends inside it.
+        starts inside the range's own bound also ends inside it, and so does a single element.
         """
+        if size == 1:
+            return Range(start, 1, True, (start + 1,), depth)
         divides = self.size % size == 0
         if self.exact and divides:
             return Range(start, size, True, (start + size,), depth)

@@ -64,9 +64,46 @@ def lower_to_llvm(module: Any, threads: int) -> None:
     _bits_as_bytes(module)
     _inline_scopes(module)
     reuse_scratch(module)
+    _hide_second_trips(module)
     run_upstream(module, *_TO_LLVM)
     keep_marks(module)
     _check_lowered(module)
+
+
+def _hide_second_trips(module: Any) -> None:
+    """Make the upper bound of loops that run twice something that LLVM cannot see through.
+
+    It would turn their induction variable into a choice of two constants, which scalar evolution
+    does not understand: loop strength reduction then keeps a pointer of its own for each pixel of a
+    register tile, far more than there are registers, instead of one and constant distances.
+    """
+    bindings = bindings_of(module)
+    ir = bindings.ir
+    for loop in find(module, "scf.for"):
+        lower, upper, step = map(_constant, list(loop.operands)[:3])
+        if lower is None or upper is None or step is None or -((lower - upper) // step) != 2:
+            continue
+        with module.context, ir.InsertionPoint(loop), loop.location:
+            word = ir.IntegerType.get_signless(64)
+            bound = bindings.arith.constant(word, upper)
+            hidden = ir.Operation.create(
+                "llvm.inline_asm",
+                results=[word],
+                operands=[bound],
+                attributes={
+                    "asm_string": ir.StringAttr.get(""),
+                    "constraints": ir.StringAttr.get("=r,0"),
+                },
+            ).result
+            loop.operands[1] = bindings.arith.index_cast(ir.IndexType.get(), hidden)
+
+
+def _constant(value: Any) -> int | None:
+    """The value of an `arith.constant`, if it is one."""
+    owner = value.owner
+    if getattr(owner, "name", "") != "arith.constant":
+        return None
+    return int(owner.attributes["value"].value)
 
 
 def _hoist_allocas(module: Any) -> None:
