@@ -20,6 +20,7 @@ from mopt_mlir.codegen.microkernel import emit_microkernel
 from mopt_mlir.codegen.operands import NextBlock, NextInput, NextPanels, Operands, Panels
 from mopt_mlir.codegen.packing import SCRATCH_ALIGNMENT, emit_packing, panel_shape
 from mopt_mlir.codegen.partials import Partials, partials_shape
+from mopt_mlir.codegen.prefetch import MOST_PREFETCHES, rows_at_once
 from mopt_mlir.codegen.ranges import Range
 from mopt_mlir.plan import Level, Plan
 from mopt_mlir.problem import Problem, Role
@@ -183,7 +184,17 @@ class Nest:
         first, shift = channels.start + channels.size, 0
         if moved != self._channel:
             first, shift = channels.start, ranges[moved].size
-        return NextBlock(first, channels.size, shift, dim, start, unit, tiles[dim])
+        found = NextBlock(first, channels.size, shift, dim, start, unit, tiles[dim])
+        return found if self._is_worth_while(found) else None
+
+    def _is_worth_while(self, upcoming: NextBlock) -> bool:
+        """Whether the multiply-adds of a step leave room for its part of the prefetches."""
+        kernel, weights = self.plan.microkernel, self.problem.weights
+        inner, sizes = kernel.reduction[1:], self.plan.levels[-1].tile
+        size = (weights.step(kernel.reduction[0]) or 1) * weights.element.size
+        registers = prod(kernel.tile.values()) // kernel.vector
+        work = registers * prod(sizes[dim] for dim in inner)
+        return rows_at_once(upcoming, size) <= MOST_PREFETCHES * work
 
     def _uses(self, ranges: Ranges) -> dict[str, int]:
         """The register tiles along each dim that read the same weights, in `ranges`."""

@@ -35,6 +35,9 @@ of a tile, which nobody would prefetch, are too large a part of it."""
 MOST_STEP_BYTES = 256
 """Weights that are further apart from step to step are not the dense rows that this is made for."""
 
+MOST_PREFETCHES = 1 / 4
+"""Per multiply-add: where the next block of weights needs more, it is not worth while."""
+
 L1_LOCALITY, L2_LOCALITY = 3, 2
 """Hints of `affine.prefetch` that x86 turns into prefetcht0 and prefetcht1."""
 
@@ -179,7 +182,7 @@ def emit_weights_prefetch(
     rows = -(-upcoming.count // upcoming.tiles)
     at = {dim: point.get(dim, Index()) for dim in tensor.dims}
     at[step_dim] = at[step_dim] + upcoming.shift
-    each = min(rows, max(1, rows * size // (LINE_BYTES // 2)))
+    each = rows_at_once(upcoming, size)
     turn = Index()
     if each < rows:  # a power of two, as there is no cheap remainder of another number
         turns = 1 << (-(-rows // each) - 1).bit_length()
@@ -191,13 +194,20 @@ def emit_weights_prefetch(
             builder.prefetch(weights, [*where[:-1], where[-1] + shift], locality=L2_LOCALITY)
 
 
+def rows_at_once(upcoming: NextBlock, size: int) -> int:
+    """Rows of weights, of `size` bytes per step, that one register tile asks for in each step."""
+    rows = -(-upcoming.count // upcoming.tiles)
+    return min(rows, max(1, rows * size // (LINE_BYTES // 2)))
+
+
 @dataclass(frozen=True)
 class PanelPrefetch:
     """The part of the panels that are read next which one register tile asks for, into L2.
 
-    At each step of the longest reduction loop, over `dim`, `each` of their lines are asked for; all
-    those of one register tile follow each other, from line `first` of that loop's run on. So memory
-    delivers while the current panels are used, instead of all at once when they change.
+    At each step of the longest reduction loop, over `dim`, `each` of their lines are asked for,
+    from line `first` on, `spacing` elements further on at each step: where all that lies between
+    two steps is read, those of one register tile follow each other. So memory delivers while the
+    current panels are used, instead of all at once when they change.
     """
 
     panels: Panels
@@ -206,6 +216,7 @@ class PanelPrefetch:
     ranges: Mapping[str, Range]
     first: Index
     each: int
+    spacing: int
 
     @staticmethod
     def of(
@@ -218,20 +229,23 @@ class PanelPrefetch:
         while."""
         if panels is None or panel is None or panels.following is None or not panels.reduction:
             return None
-        shape, size = panels.memref.type.shape, _element_size(panels.memref)
-        if prod(shape) * size <= PANELS_IN_L2:
+        size = _element_size(panels.memref)
+        if prod(panels.memref.type.shape) * size <= PANELS_IN_L2:
             return None
-        following, order = panels.following, panels.reduction
-        dim = max(order, key=lambda dim: ranges[dim].size)
-        lines = -(-prod(shape[order.index(dim) + 2 :]) * size // LINE_BYTES)
+        following = panels.following
+        dim = max(panels.reduction, key=lambda dim: ranges[dim].size)
+        read, step = _per_step(panels, ranges, dim)
+        lines = -(-read * size // LINE_BYTES)
         each = -(-lines // following.tiles)
         parts = -(-lines // each)
+        together = ranges[dim].size if read == step else 1
+        spacing = each * (LINE_BYTES // size) if read == step else step
         first = Index()
         if parts > 1:
             tile = ranges[following.along].start
             part = builder.apply("part", tile, following.unit, parts)
-            first = part * (ranges[dim].size * each)
-        return PanelPrefetch(panels, panel, dim, ranges, first, each)
+            first = part * (together * each)
+        return PanelPrefetch(panels, panel, dim, ranges, first, each, spacing)
 
     def emit(self, builder: Builder, point: Mapping[str, Index]) -> None:
         """Ask for the lines of the step at `point`, which has the reduction dims that are known."""
@@ -248,8 +262,20 @@ class PanelPrefetch:
         inner = [at[dim] - panels.starts[dim] for dim in panels.reduction]
         per_line = LINE_BYTES // _element_size(panels.memref)
         for line in range(self.each):
-            lane = (self.first + step * self.each + line) * per_line
+            lane = (self.first + line) * per_line + step * self.spacing
             builder.prefetch(panels.memref, [panel, *inner, lane], locality=L2_LOCALITY)
+
+
+def _per_step(panels: Panels, ranges: Mapping[str, Range], dim: str) -> tuple[int, int]:
+    """Elements of a panel from the first to the last that is read in one step of `dim`, and from
+    one step to the next."""
+    extents = dict(zip(panels.reduction, panels.memref.type.shape[1:-1], strict=True))
+    step: int = panels.memref.type.shape[-1]
+    read = step
+    for inner in reversed(panels.reduction[panels.reduction.index(dim) + 1 :]):
+        read += (ranges[inner].size - 1) * step
+        step *= extents[inner]
+    return read, step
 
 
 def _element_size(memref: Any) -> int:

@@ -10,6 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import gcd, prod
+from typing import Any
+
+import numpy as np
 
 from mopt_mlir.problem import LinearForm, Problem, Role, Tensor
 
@@ -70,7 +73,8 @@ class MemoryAxis:
     Only of the contiguous axis `line` is not 0: it is the elements of a cache line, and `step` and
     `reach` are the elements from one image or filter point to the next. An image point owns the
     elements up to the next one, which come along in its lines, so that several tiles never occupy
-    less than one that covers them all.
+    less than one that covers them all. Rows begin at multiples of `grain` elements of a line, and
+    if they are `joined`, each begins where the one before ends.
     """
 
     axis: Axis
@@ -79,6 +83,8 @@ class MemoryAxis:
     line: int = 0
     step: int = 1
     reach: int = 1
+    grain: int = 1
+    joined: bool = True
 
     @property
     def plain(self) -> bool:
@@ -87,25 +93,34 @@ class MemoryAxis:
 
     @property
     def whole(self) -> int:
-        """Elements of a tile that spans the axis: it runs on into the next row, so that no line is
-        brought in for a part of it."""
+        """Elements of a tile that spans the axis: it runs on into the next row, if they are joined,
+        so that no line is brought in for a part of it."""
         if not self.line:
             return self.axis.touched(self.points, self.taps)
-        span = self.step * (self.points - 1) + self.reach * (self.taps - 1) + 1
-        return min(span, self.rounded(self.points, self.taps))
+        if self.joined:
+            return self.step * (self.points - 1) + self.reach * (self.taps - 1) + 1
+        return int(self._in_lines(self.points, self.taps, self.grain))
 
-    def rounded(self, points: int, taps: int) -> int:
-        """Elements of the lines that a tile occupies which starts with a line and does not span
-        the axis. (Only operators: numbers or arrays.)"""
+    def in_lines(self, points: Any, taps: Any) -> Any:
+        """Elements of the lines that a tile occupies which does not span the axis: on average over
+        the places in a line where it can begin, which are the multiples of its own size that fall
+        on the grain. (Numbers or arrays.)"""
+        return self._in_lines(points, taps, np.gcd(self.grain, points * self.step))
+
+    def _in_lines(self, points: Any, taps: Any, grain: Any) -> Any:
         if self.step > self.line:  # no two points share a line
-            per_point = taps if self.reach > self.line else -(-self.reach * taps // self.line)
-            lines = points * per_point
-        elif self.reach > self.line:
-            lines = taps * -(-self.step * points // self.line)
-        else:
-            span = self.step * (points - 1) + self.reach * (taps - 1) + max(self.step, self.reach)
-            lines = -(-span // self.line)
-        return lines * self.line
+            if self.reach > self.line:
+                return points * taps * self.line
+            return points * self._on_average(self.reach * taps, grain)
+        if self.reach > self.line:
+            return taps * self._on_average(self.step * points, grain)
+        gap = max(self.step, self.reach)
+        span = self.step * (points - 1) + self.reach * (taps - 1) + gap
+        return self._on_average(span, grain)
+
+    def _on_average(self, span: Any, grain: Any) -> Any:
+        """Elements of the lines of `span` consecutive ones."""
+        return self.line + (span - 1) // grain * grain
 
     def occupied(self, points: int, taps: int) -> int:
         """Elements of memory that a tile of `points` by `taps` occupies."""
@@ -113,7 +128,7 @@ class MemoryAxis:
             return self.axis.touched(points, taps)
         if points == self.points and taps == self.taps:
             return self.whole
-        return self.rounded(points, taps)
+        return int(self.in_lines(points, taps))
 
 
 @lru_cache(maxsize=64)
@@ -142,8 +157,25 @@ def memory_axes(problem: Problem, tensor: Tensor, line_bytes: int) -> tuple[Memo
             step = steps[closest].get(closest.image, 1)
             reach = steps[closest].get(closest.filter or "", step)
             part = replace(part, line=line, step=step, reach=reach)
+            others = {axis: steps[axis] for axis in steps if axis != closest}
+            pitches = [pitch for found_ in others.values() for pitch in found_.values()]
+            part = replace(part, grain=gcd(line, *pitches), joined=_joined(problem, part, others))
         found.append(part)
     return tuple(found)
+
+
+def _joined(problem: Problem, part: MemoryAxis, others: Mapping[Axis, Mapping[str, int]]) -> bool:
+    """Whether the rows along a contiguous axis follow each other: the next axis steps from one to
+    the next, with no gap between them, and leaves none out."""
+    if not others:
+        return True
+    rows = min(others, key=lambda axis: min(others[axis].values()))
+    span = part.step * (part.points - 1) + part.reach * (part.taps - 1) + max(part.step, part.reach)
+    if min(others[rows].values()) > span:
+        return False
+    image, taps = problem.extent(rows.image), problem.extent(rows.filter or "")
+    reach = rows.dilation * (taps - 1) if rows.filter else 0
+    return rows.touched(image, taps) == rows.stride * (image - 1) + reach + 1
 
 
 def _steps(problem: Problem, tensor: Tensor) -> dict[Axis, dict[str, int]]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import pairwise
-from math import ceil
+from math import ceil, gcd
 
 import numpy as np
 
@@ -102,7 +102,8 @@ def of_partitions(
         if extent % unit and len(some):
             total = min(total, float((values[some - 1] + per_point * (points - some)).min()))
         if part.line:
-            total = ceil(total / part.line - 1e-9) * part.line
+            whole = gcd(part.grain, part.step)  # what all tiles occupy is a multiple of it
+            total = ceil(total / whole - 1e-9) * whole
         tiles = -(-points // size)
         facets = facets_of_pieces(part, most)
         found.append(max(total, *(slope * points + offset * tiles for slope, offset in facets)))

@@ -125,6 +125,6 @@ def touched(part: MemoryAxis, points: Ints, taps: Ints) -> Ints:
     """`MemoryAxis.occupied` over arrays."""
     if part.line:
         spans = (points == part.points) & (taps == part.taps)
-        return np.where(spans, part.whole, part.rounded(points, taps))  # type: ignore[arg-type]
+        return np.where(spans, part.whole, part.in_lines(points, taps))
     own = np.minimum(part.axis.stride, taps)
     return np.asarray(points * own + np.minimum(part.axis.dilation, points) * (taps - own))

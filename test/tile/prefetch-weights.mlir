@@ -91,3 +91,44 @@ func.func @next_panel(%input: memref<1x128x8x16xf32>, %weights: memref<64x128x3x
     outs(%output : memref<1x64x6x14xf32>)
   return
 }
+
+// -----
+
+// One tap at a time: only the line that a tap reads of each channel, three taps apart.
+
+// CHECK-LABEL: func.func @next_tap
+// CHECK:         affine.for %[[TAP:s_L1]] = 0 to 3
+// CHECK:             affine.for %[[C:c.+]] = 0 to 256 iter_args
+// CHECK-NEXT:          affine.prefetch %panels[%panel, 0, %[[TAP]] + 1, %[[C]] * 48], read, locality<2>
+// CHECK-NOT:           affine.prefetch %panels
+// CHECK:               vector.outerproduct
+func.func @next_tap(%input: memref<1x256x6x16xf32>, %weights: memref<128x256x1x3xf32>,
+                    %output: memref<1x128x6x14xf32>) {
+  linalg.conv_2d_nchw_fchw {mopt.plan = {
+      machine = "znver5", threads = 1, packing = "whole",
+      microkernel = {lanes = "k", vector = 16, tile = {k = 16, w = 14}, reduction = ["c", "s"]},
+      levels = [{name = "L1", order = ["k", "s", "h", "w", "c"],
+                 tile = {k = 16, h = 6, w = 14, c = 256, s = 1}}]}}
+    ins(%input, %weights : memref<1x256x6x16xf32>, memref<128x256x1x3xf32>)
+    outs(%output : memref<1x128x6x14xf32>)
+  return
+}
+
+// -----
+
+// A block that only three register tiles use: their multiply-adds leave no room for 22 rows each.
+
+// CHECK-LABEL: func.func @too_many_rows
+// CHECK-NOT:     affine.prefetch %arg1[{{.*}}locality<2>
+// CHECK:         return
+func.func @too_many_rows(%input: memref<1x16x5x16xf32>, %weights: memref<128x16x3x3xf32>,
+                         %output: memref<1x128x3x14xf32>) {
+  linalg.conv_2d_nchw_fchw {mopt.plan = {
+      machine = "znver5", threads = 1, packing = "L2",
+      microkernel = {lanes = "k", vector = 16, tile = {k = 16, w = 7}, reduction = ["c", "r", "s"]},
+      levels = [{name = "L2", order = ["k", "h", "w", "c", "r", "s"],
+                 tile = {k = 64, h = 3, w = 7, c = 16, r = 3, s = 3}}]}}
+    ins(%input, %weights : memref<1x16x5x16xf32>, memref<128x16x3x3xf32>)
+    outs(%output : memref<1x128x3x14xf32>)
+  return
+}

@@ -90,14 +90,20 @@ def distinct(terms: tuple[tuple[int, int], ...]) -> int:
 
 
 @cache
-def in_lines(terms: tuple[tuple[int, int], ...], line: int) -> int:
-    """Elements of the lines of a tile that starts with one; each value owns the addresses up to
-    where the next could be."""
+def in_lines(terms: tuple[tuple[int, int], ...], line: int, steps: frozenset[int]) -> float:
+    """Elements of the lines of a tile, on average over the places in a line that multiples of
+    `steps` lead to; each value owns the addresses up to where the next could be."""
+    starts = {0}
+    while more := {(start + step) % line for start in starts for step in steps} - starts:
+        starts |= more
     owned = max(coefficient for coefficient, _ in terms)
     values = {0}
     for coefficient, length in terms:
         values = {v + coefficient * i for v in values for i in range(length)}
-    return line * len({(v + i) // line for v in values for i in range(owned)})
+    if min(coefficient for coefficient, _ in terms) > line:  # each point by itself
+        return float(line * len(values))
+    lines = [len({(at + v + i) // line for v in values for i in range(owned)}) for at in starts]
+    return line * sum(lines) / len(lines)
 
 
 @cache
@@ -157,6 +163,42 @@ class Enumeration:
             if stride is not None and (terms := self.terms(tensor, axis))
         ]
         return min(closest)[1] if closest else None
+
+    def pitches(self, tensor: Tensor) -> list[int]:
+        """Elements between neighbours along all axes but the contiguous one."""
+        return [
+            coefficient * stride
+            for axis, stride in enumerate(tensor.strides)
+            if stride is not None and axis != self.contiguous(tensor)
+            for _, coefficient in self.terms(tensor, axis)
+        ]
+
+    def joined(self, tensor: Tensor) -> bool:
+        """Whether all rows along the contiguous axis lie one after the other, as far as the next
+        axis goes."""
+        if not self.pitches(tensor):
+            return True
+        closest = self.contiguous(tensor)
+        next_ = min(
+            (min(c for _, c in self.terms(tensor, axis)) * stride, axis)
+            for axis, stride in enumerate(tensor.strides)
+            if stride is not None and axis != closest and self.terms(tensor, axis)
+        )[1]
+        owned: set[int] = set()
+        starts = self.values(tensor, next_)
+        row = self.values(tensor, closest)
+        gap = max(c for _, c in self.terms(tensor, closest)) * tensor.strides[closest]
+        for start in starts:
+            owned.update(range(start, start + max(row) + gap))
+        return len(owned) >= max(owned) + 1
+
+    def values(self, tensor: Tensor, axis: int) -> set[int]:
+        """The addresses of an axis."""
+        found = {0}
+        for dim, coefficient in self.terms(tensor, axis):
+            step, extent = coefficient * tensor.strides[axis], self.problem.extent(dim)
+            found = {at + step * i for at in found for i in range(extent)}
+        return found
 
 
 class One:
@@ -253,7 +295,7 @@ class One:
             )
         return self.spread([dim for dim, _ in terms], np.array(values))
 
-    def touched(self, index: int, axis: int, lengths_: tuple[int, ...]) -> int:
+    def touched(self, index: int, axis: int, lengths_: tuple[int, ...]) -> float:
         """Elements along an axis of one tile: distinct ones, or those of its lines."""
         tensor = self.problem.tensors[index]
         terms, stride = self.whole.terms(tensor, axis), tensor.strides[axis]
@@ -261,10 +303,14 @@ class One:
         if stride is None or packed or axis != self.whole.contiguous(tensor):
             return distinct(tuple((c, n) for (_, c), n in zip(terms, lengths_, strict=True)))
         steps = tuple((c * stride, n) for (_, c), n in zip(terms, lengths_, strict=True))
-        found = in_lines(steps, self.whole.line)
-        if all(n == self.problem.extent(dim) for (dim, _), n in zip(terms, lengths_, strict=True)):
-            found = min(found, span(steps))  # it runs on into the next row
-        return found
+        whole = all(
+            n == self.problem.extent(dim) for (dim, _), n in zip(terms, lengths_, strict=True)
+        )
+        if whole and self.whole.joined(tensor):
+            return span(steps)  # it runs on into the next row
+        rows = self.whole.pitches(tensor)
+        along = () if whole else (steps[0][0] * steps[0][1],)
+        return in_lines(steps, self.whole.line, frozenset((*rows, *along)))
 
     # ---- volumes, for every order of the loops ------------------------------------------------
 
