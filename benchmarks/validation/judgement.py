@@ -12,6 +12,7 @@ from typing import Any
 
 from mopt_mlir.machine.machine import Cache, Machine
 from mopt_mlir.model.cost import MEMORY, predict
+from mopt_mlir.model.estimate import estimate
 from mopt_mlir.model.residency import resident_volumes
 from mopt_mlir.plan import Plan, Prediction
 from mopt_mlir.problem import Problem
@@ -297,7 +298,7 @@ def _point(record: Measurement, reference: float, problem: Problem, machine: Mac
     return Point(
         record.subject.key,
         record.subject.plan,
-        predict(problem, machine, record.subject.plan),
+        estimate(problem, machine, record.subject.plan),
         record.subject.role == "sample",
         reference * median(ratios),
         ratios,

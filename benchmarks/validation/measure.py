@@ -13,7 +13,7 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from mopt_mlir.model.cost import predict
+from mopt_mlir.model.estimate import estimate
 from mopt_mlir.plan import Plan
 
 from .. import environment
@@ -148,7 +148,7 @@ class _Trial:
         plans = subjects(name, problem, machine, request.samples, request.seed)
         reference = self._start(plans)
         plans.append(Subject(name, "again", reference))
-        cost = {s.key: predict(problem, machine, s.plan).cost for s in plans}
+        cost = {s.key: estimate(problem, machine, s.plan).cost for s in plans}
         size = max(1, min(MOST_LOADED, BATCH_BYTES // (4 * prod(workload.weights_shape))))
         with PlanProcess(workload, request.isa, request.cold, self.cpus, reference) as process:
             for batch in self._batches(plans, size, final=False):

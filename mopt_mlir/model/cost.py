@@ -13,9 +13,11 @@ from math import prod
 
 from mopt_mlir.machine.machine import Machine
 from mopt_mlir.model.classes import class_name, reuse_of
+from mopt_mlir.model.conflicts import conflicting_lines
 from mopt_mlir.model.footprint import footprint, occupied
 from mopt_mlir.model.microkernel import (
     count_register_tiles,
+    needs_panels,
     register_work,
     tile_kinds,
     whole_to_pack,
@@ -49,8 +51,14 @@ PACK_CYCLES: Mapping[str, float] = {"whole": 0.38, "L3": 0.38, "L2": 0.31, "L1":
 """Cycles to move one weight into its panel, by the place of packing: loads, a transposition in
 registers and stores, as measured on Zen 5. The smaller the block of panels, the nearer it stays."""
 
-ONE_BY_ONE = 10.0
-"""How many times as long it takes where weights cannot be moved in whole vectors (measured)."""
+ELEMENT_CYCLES = 1.5
+"""Cycles to move one weight where weights cannot be moved in whole vectors (measured)."""
+
+REST_CYCLES = 4.0
+"""The same for what is left over of a vector, which goes through the transposition alone."""
+
+PACK_CONFLICT_CYCLES = 5.0
+"""More per weight whose row falls on a set of L1 with too many others (measured)."""
 
 PACK_PASSES = 3
 """Weights are read, the lines of the panel are read for the stores to them, and written back."""
@@ -197,7 +205,7 @@ def predict(
     moved["L1"] = dict(zip(TENSORS, elements, strict=True))
     pack_cycles = 0.0
     if plan.packing != "none" and not constant_weights:
-        pack_cycles = _cycles_per_weight(problem, plan)
+        pack_cycles = _cycles_per_weight(problem, machine, plan)
         pack_cycles *= _pack(problem, plan.packing, moved, rates.cores)
     sizes = dict(zip(TENSORS, (t.element.size for t in problem.tensors), strict=True))
     sizes["packing"] = problem.weights.element.size
@@ -284,14 +292,22 @@ def _moved(
     return moved
 
 
-def _cycles_per_weight(problem: Problem, plan: Plan) -> float:
-    spans = all(
-        level.tile[dim] == problem.extent(dim)
-        for level in plan.levels
-        if level.name == plan.packing
-        for dim in whole_to_pack(problem, plan.microkernel)
-    )
-    return PACK_CYCLES[plan.packing] * (1.0 if spans else ONE_BY_ONE)
+def _cycles_per_weight(problem: Problem, machine: Machine, plan: Plan) -> float:
+    """Cycles to pack one weight: in whole vectors, if the block spans all reduction dims but the
+    outermost, and its rows are whole vectors or all that there is."""
+    kernel, cycles = plan.microkernel, PACK_CYCLES[plan.packing]
+    block = {level.name: level.tile for level in plan.levels}.get(plan.packing, problem.extents)
+    inner = whole_to_pack(problem, kernel)
+    parts = [dim for dim in kernel.reduction if block[dim] < problem.extent(dim)]
+    if not parts or not needs_panels(problem, kernel):
+        return cycles
+    width = {kernel.lanes: kernel.extent(kernel.lanes)}
+    crowded = conflicting_lines(problem.weights, width, machine.cache("L1")) / width[kernel.lanes]
+    if not set(parts).isdisjoint(inner):
+        return ELEMENT_CYCLES + PACK_CONFLICT_CYCLES * crowded
+    row = prod(block[dim] for dim in kernel.reduction)
+    rest = row % kernel.vector / row
+    return (1 - rest) * cycles + rest * (REST_CYCLES + PACK_CONFLICT_CYCLES * crowded)
 
 
 def _pack(problem: Problem, packing: str, moved: dict[str, dict[str, float]], cores: int) -> float:

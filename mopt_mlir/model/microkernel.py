@@ -17,18 +17,28 @@ from math import log2, prod
 from typing import NamedTuple
 
 from mopt_mlir.machine.machine import Machine
+from mopt_mlir.model.conflicts import conflicting_lines
 from mopt_mlir.plan import Microkernel
-from mopt_mlir.problem import Problem, Role
+from mopt_mlir.problem import Problem, Role, Tensor
 
 LOOP_CYCLES = 0.25
 """Per reduction step: what the loop costs beyond its FMAs."""
 
 OVERLAP = 6
-"""The exponent of the norm in which issue and latency add up: tiles whose accumulators just cover
-the latency do not reach it, those with twice as many feel nothing of it."""
+"""The exponent of the norm in which issue slots and latency add up: tiles whose accumulators just
+cover the latency do not reach it, those with twice as many feel nothing of it."""
+
+ISSUE_OVERLAP = 12
+"""The same for FMAs and loads, which compete for less."""
 
 CALL_CYCLES = 20.0
 """Per call: filling the pipeline, addresses, and draining the last FMAs (a few latencies)."""
+
+CONFLICT_CYCLES = 3.0
+"""For each line too many in a set of L1: one of them comes from L2 at each use (measured)."""
+
+OUTPUT_CONFLICT_CYCLES = 15.0
+"""The same for lines that are written as well, and have to be written back first."""
 
 SHUFFLE_CYCLES = 1.0
 """Per vector and stage of an in-register transposition, with one 512-bit shuffle per cycle."""
@@ -109,16 +119,18 @@ def whole_to_pack(problem: Problem, kernel: Microkernel) -> tuple[str, ...]:
 def step_cycles(machine: Machine, rows: int, vectors: int, loads: float) -> float:
     """Cycles of one step of the outer product.
 
-    The slower of FMAs and loads counts, and the latency of the accumulation chain, as every
-    accumulator is updated once per step. Where rows are fewer than vectors, compilers keep the
-    broadcasts in registers and load the vectors again for each FMA. On Zen 5 this is within 5% of
-    what tiles of 1x10 to 6x4 take, with 256 and with 512 bits.
+    FMAs and loads take their issue slots, and the accumulation chain its latency, as every
+    accumulator is updated once per step; the longest of the three counts, and a little of those
+    that are close to it. On Zen 5 this is within 5% of what most tiles of 1x7 to 10x2 take, with
+    256 and with 512 bits, and within 15% of what any takes.
     """
-    if rows < vectors:
-        loads += vectors * (rows - 1)
-    issue = max(rows * vectors / machine.fma_per_cycle, loads / machine.loads_per_cycle)
-    total: float = issue**OVERLAP + machine.fma_latency**OVERLAP
-    return LOOP_CYCLES + float(total ** (1 / OVERLAP))
+    fma, load = rows * vectors / machine.fma_per_cycle, loads / machine.loads_per_cycle
+    issue = _norm(ISSUE_OVERLAP, fma, load)
+    return LOOP_CYCLES + _norm(OVERLAP, issue, machine.fma_latency)
+
+
+def _norm(exponent: float, *values: float) -> float:
+    return float(sum(value**exponent for value in values) ** (1 / exponent))
 
 
 def tile_kinds(
@@ -178,18 +190,34 @@ def _work(
             input_, weights, loads = rows * width, width, (rows + 1) * vectors * slots
     registers = rows * vectors
     save, restore = registers * STORE_CYCLES, registers / machine.loads_per_cycle
+    save += OUTPUT_CONFLICT_CYCLES * _conflicts(machine, problem.output, kernel, tile)
+    step = step_cycles(machine, rows, vectors, loads)
+    step += CONFLICT_CYCLES * _conflicts(machine, _broadcast(problem, kernel), kernel, tile)
     elements = rows * tile[kernel.lanes]
     return RegisterWork(
-        cycles=steps * step_cycles(machine, rows, vectors, loads)
-        + _output_cycles(problem, kernel, tile, vectors)
-        - save
-        - restore,
+        cycles=steps * step + _output_cycles(problem, kernel, tile, vectors) - save - restore,
         cycles_per_visit=CALL_CYCLES + save + restore,
         input=input_ * steps,
         weights=weights * steps,
         output=-elements,
         output_per_visit=2 * elements,
     )
+
+
+def _broadcast(problem: Problem, kernel: Microkernel) -> Tensor:
+    """The operand that is read in scalars."""
+    return problem.weights if kernel.lanes in problem.input.dims else problem.input
+
+
+def _conflicts(
+    machine: Machine, tensor: Tensor, kernel: Microkernel, tile: Mapping[str, int]
+) -> int:
+    """Lines of a register tile of `tensor` that evict each other from L1. Sums that wait for the
+    next visit outside of the output have no rows that could."""
+    if tensor.step(kernel.lanes) not in (0, 1):
+        return 0
+    sizes = {dim: size for dim, size in tile.items() if dim in tensor.dims}
+    return conflicting_lines(tensor, sizes, machine.cache("L1"))
 
 
 def _crossing_slots(problem: Problem, machine: Machine, kernel: Microkernel) -> float:

@@ -18,11 +18,10 @@ from mopt_mlir.model.cost import (
     FILLED_FROM,
     OUTPUT_PASSES,
     TENSORS,
-    cache_bytes,
     line_bytes,
     usable,
 )
-from mopt_mlir.model.footprint import memory_axes
+from mopt_mlir.model.footprint import memory_axes, occupied
 from mopt_mlir.model.volume import Pieces, cut
 from mopt_mlir.plan import LEVELS, Plan, Prediction
 from mopt_mlir.problem import Problem, Tensor
@@ -62,10 +61,9 @@ def resident_volumes(
     found = {name: dict(volumes) for name, volumes in prediction.volumes.items()}
     for depth, level in enumerate(LEVELS, 1):
         block = _block(problem, machine, plan, depth, pieces)
-        panels = plan.packing != "none"
         volumes = found[FILLED_FROM[level]]
         for name, tensor in zip(TENSORS, problem.tensors, strict=True):
-            line = line_bytes(problem, machine, tensor, level, panels)
+            line = _line_bytes(problem, machine, plan, tensor, level)
             passes = OUTPUT_PASSES if tensor is problem.output else 1
             moved = _moved(problem, tensor, block, pieces, line)
             # stores past the caches move less than what passes through them
@@ -96,17 +94,32 @@ def _block(
         for dim in level.order
         if _count(pieces[dim][outer + 1]) > _count(pieces[dim][outer])
     ]
-    level, panels = LEVELS[depth - 1], plan.packing != "none"
+    level, tensors = LEVELS[depth - 1], problem.tensors
+    lines = [_line_bytes(problem, machine, plan, tensor, level) for tensor in tensors]
     block, depths = dict(sizes[depth]), dict.fromkeys(problem.names, depth)
     while around:
         dim, outer = around[-1].dim, around[-1].depth
         wider = {**block, dim: sizes[outer][dim]}
-        occupied = cache_bytes(problem, machine, level, wider, panels=panels)
-        if sum(occupied.values()) > usable(machine, level):
+        filled = sum(
+            tensor.element.size * occupied(problem, tensor, wider, line)
+            for tensor, line in zip(tensors, lines, strict=True)
+        )
+        if filled > usable(machine, level):
             break
         block, depths[dim] = wider, outer
         around.pop()
     return _Block(depths, around)
+
+
+def _line_bytes(problem: Problem, machine: Machine, plan: Plan, tensor: Tensor, level: str) -> int:
+    """As `line_bytes`; sums that wait for the next visit outside of the output have no gaps."""
+    if tensor is problem.output and not tensor.runs_along(plan.microkernel.lanes):
+        splits = any(
+            p.tile[d] < problem.extent(d) for p in plan.levels for d in problem.reduction_dims
+        )
+        if splits and level != LEVELS[0]:
+            return 0
+    return line_bytes(problem, machine, tensor, level, plan.packing != "none")
 
 
 def _moved(

@@ -8,7 +8,6 @@ import pytest
 
 from mopt_mlir.machine import Cache, Machine
 from mopt_mlir.model.cost import (
-    ONE_BY_ONE,
     PACK_CYCLES,
     TIE_BREAK,
     Rates,
@@ -105,9 +104,9 @@ def test_packing_is_paid_once_per_visit_of_its_tile() -> None:
         return predict(PROBLEM, MACHINE, made).seconds["packing"] * 1e9 / PACK_CYCLES[made.packing]
 
     assert seconds(plan()) == pytest.approx(elements)
-    rows_outside = replace(plan("nhwkcrs", L2={"h": 4, "c": 5}), packing="L2")
+    rows_outside = replace(plan("nhwkcrs", L2={"h": 4, "c": 8}), packing="L2")
     assert seconds(rows_outside) == pytest.approx(2 * elements)
-    rows_inside = replace(plan("nkcrshw", L2={"h": 4, "c": 5}), packing="L2")
+    rows_inside = replace(plan("nkcrshw", L2={"h": 4, "c": 8}), packing="L2")
     assert seconds(rows_inside) == pytest.approx(elements)
     four = replace(plan(L2={"h": 2}), threads=4, parallel={"h": 4})
     assert seconds(four) == pytest.approx(elements / 4)  # they share it in front of the nest
@@ -131,11 +130,31 @@ def test_where_weights_are_packed_the_next_block_needs_room_too() -> None:
         assert packs == {**used, "weights": copies * KER}
 
 
-def test_weights_that_are_packed_one_by_one_are_dear() -> None:
-    whole = replace(plan(L1={"c": 5}), packing="L1")
-    pieces = replace(plan(L1={"c": 5, "s": 1}), packing="L1")
-    seconds = [predict(PROBLEM, MACHINE, one).seconds["packing"] for one in (whole, pieces)]
-    assert seconds[1] == pytest.approx(ONE_BY_ONE * seconds[0])
+def test_weights_that_are_not_packed_in_whole_vectors_are_dear() -> None:
+    def cycles(**tile: int) -> float:
+        made = replace(plan(L1=tile), packing="L1")
+        packed = predict(PROBLEM, MACHINE, made)
+        weights = packed.volumes["L2"]["weights"] / 4
+        return packed.seconds["packing"] * 1e9 * MACHINE.frequency / weights
+
+    assert cycles() == pytest.approx(0.17)
+    assert cycles(c=5, s=1) == pytest.approx(1.5)  # one by one
+    rest = 5 * 9 % 8 / (5 * 9)
+    assert cycles(c=5) == pytest.approx((1 - rest) * 0.17 + rest * 4.0)
+
+
+def test_rows_of_weights_that_meet_in_a_set_are_dearer_to_pack() -> None:
+    def packing(channels: int) -> float:
+        problem = conv2d(k=64, h=8, w=8, c=channels, r=1, s=1)
+        kernel = Microkernel("k", 8, {"k": 64, "w": 1}, ("c",))
+        tiles = {"L3": {}, "L2": {}, "L1": {"c": 4}}
+        levels = tuple(
+            Level(name, problem.names, {**problem.extents, **tile}) for name, tile in tiles.items()
+        )
+        made = Plan(MACHINE.name, 1, kernel, levels, {}, "L1")
+        return predict(problem, MACHINE, made).seconds["packing"] / channels
+
+    assert packing(1024) > 1.5 * packing(1040)
 
 
 def test_packing_passes_the_caches_inside() -> None:

@@ -33,7 +33,7 @@ def share_of_peak(rows: int, vectors: int) -> float:
     [
         (14, 1, 0.887), (28, 1, 0.919), (14, 2, 0.968), (10, 2, 0.978), (8, 2, 0.951),
         (5, 2, 0.903), (4, 2, 0.797), (3, 2, 0.702), (9, 3, 0.958), (4, 3, 0.925),
-        (6, 4, 0.946), (3, 4, 0.804),
+        (6, 4, 0.946), (3, 4, 0.903), (4, 5, 0.955), (2, 8, 0.939),
     ],
 )  # fmt: skip
 def test_shares_of_peak_are_those_measured(rows: int, vectors: int, measured: float) -> None:

@@ -22,6 +22,7 @@ from benchmarks.validation.sample import sample_plans
 from benchmarks.workloads import Workload
 from mopt_mlir.machine import by_name
 from mopt_mlir.model.cost import predict
+from mopt_mlir.model.estimate import estimate
 from mopt_mlir.model.residency import resident_volumes
 
 WORKLOAD = Workload("R0", k=32, h=14, w=14, c=32, r=3, s=3)
@@ -44,7 +45,7 @@ HEAD = {
 }  # fmt: skip
 
 PLANS = sorted(
-    sample_plans(PROBLEM, MACHINE, 6, 0), key=lambda plan: predict(PROBLEM, MACHINE, plan).cost
+    sample_plans(PROBLEM, MACHINE, 6, 0), key=lambda plan: estimate(PROBLEM, MACHINE, plan).cost
 )
 OWN, *SAMPLED = PLANS
 REFERENCE = 1e-3

@@ -1,0 +1,54 @@
+"""What is expected of any plan: of a good one nearly what the solver minimised, of a bad one more,
+and less than its tiles say."""
+
+import pytest
+
+from benchmarks.validation.sample import sample_plans
+from mopt_mlir import conv2d, solve
+from mopt_mlir.machine import by_name
+from mopt_mlir.model.cost import predict
+from mopt_mlir.model.estimate import EXPOSED, estimate
+
+MACHINE = by_name("znver5")
+PROBLEMS = {
+    "3x3": conv2d(k=64, h=28, w=28, c=64, r=3, s=3),
+    "1x1": conv2d(k=128, h=14, w=14, c=256, r=1, s=1),
+    "stride": conv2d(k=64, h=14, w=14, c=64, r=3, s=3, stride=2),
+}
+
+
+@pytest.fixture(params=PROBLEMS)
+def problem(request):
+    return PROBLEMS[request.param]
+
+
+def test_no_sampled_plan_is_expected_to_beat_the_solvers(problem):
+    own = estimate(problem, MACHINE, solve(problem, MACHINE)).cost
+    for plan in sample_plans(problem, MACHINE, 60, 3):
+        assert estimate(problem, MACHINE, plan).cost > 0.98 * own
+
+
+def test_plans_move_at_most_what_their_tiles_say(problem):
+    for plan in sample_plans(problem, MACHINE, 20, 4):
+        predicted, expected = (of(problem, MACHINE, plan) for of in (predict, estimate))
+        for resource, volumes in expected.volumes.items():
+            moved = sum(predicted.volumes[resource].values())
+            assert sum(volumes.values()) <= moved
+            assert expected.seconds[resource] <= predicted.seconds[resource] * (1 + 1e-12)
+        assert expected.seconds["compute"] == predicted.seconds["compute"]
+
+
+def test_the_slowest_resource_counts_once_and_a_part_of_each_besides(problem):
+    plan = solve(problem, MACHINE)
+    seconds = estimate(problem, MACHINE, plan).seconds
+    core = seconds["compute"] + seconds["packing"]
+    caches = {name: seconds[name] for name in ("L1", "L2", "L3", "DRAM")}
+    part = EXPOSED["compute"] * core + sum(EXPOSED[name] * caches[name] for name in caches)
+    assert estimate(problem, MACHINE, plan).cost == pytest.approx(
+        max(core, *caches.values()) + part
+    )
+
+
+def test_only_plans_for_one_core(problem):
+    with pytest.raises(ValueError, match="for one core"):
+        estimate(problem, MACHINE, solve(problem, MACHINE, threads=2))
