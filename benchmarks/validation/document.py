@@ -53,10 +53,9 @@ _METHOD = """\
 
 **Plans.** Of each operator {samples} plans for one core are drawn (seed {seed}): the microkernel
 uniformly from all that the solver may choose from, the class of loop orders of each level and the
-place to pack at as well; tile sizes uniformly in the logarithm of the number of register tiles in a
-tile or of that of tiles in the dim, with equal chance, three for each dim in descending order, and
-anew until all levels fit into their caches. None is left out for what it does afterwards. Beside
-them are the model's own plan and the others that `candidates=5` offers. The operators of the test
+place to pack at as well, and the tiling uniformly from all that fit into the caches: three sizes of
+each dim, in register tiles, in descending order, anew until they fit. None is left out for what it
+does afterwards. Beside them are the model's own plan and the others that `candidates=5` offers. The operators of the test
 set are from VGG, Inception, ConvNeXt, EfficientNet, networks with dilated filters, and one with a
 batch; they were chosen when the method was, and are there to be judged by only.
 
@@ -87,6 +86,12 @@ solver minimises counts what each cache reuses between one tile of its level and
 all that there is if tiles fill their caches. Sampled plans often have far smaller tiles; of these a
 cache keeps the largest block of the nest that fits, and their predicted volumes here are counted
 with that (`mopt_mlir.model.residency`), those by tiles alone beside them.
+
+**Prediction.** Times are predicted by `mopt_mlir.model.estimate`: the resources of the model that
+the solver minimises, with the volumes above, and a part of each resource's time on top of that of
+the slowest one. These parts, the cycles that a line costs which others of its set evict, and those
+of weights that are not packed in whole vectors were fitted to measurements of the operators of
+Table 1; the test set had no part in it.
 """
 
 

@@ -190,17 +190,22 @@ class AccumulatorTile:
             before = place
         return runs
 
-    def _run(self, vector: Position, run: Sequence[int], lane: int) -> tuple[Any, list[Index]]:
-        """The memory of scalars that follow each other, and where they begin in it."""
-        output, where = self.operands.output, self._output(vector, self.scalars[run[0]], lane)
-        *_, first = self._output(vector, self.scalars[run[0]])
-        *_, last = self._output(vector, self.scalars[run[-1]])
-        if (last - first).constant == len(run) - 1:
-            return output, where
+    def _memory(self, runs: Sequence[Sequence[int]], along: str) -> Any:
+        """The output, its last two axes joined if any of `runs` goes on into the next row."""
+        output = self.operands.output
+        columns = [[self.scalars[q].offset(along) for q in run] for run in runs]
+        if all(run[-1] - run[0] == len(run) - 1 for run in columns):
+            return output
+        axes = range(len(output.type.shape))
+        return self.builder.collapse(output, [*((i,) for i in axes[:-2]), axes[-2:]], "rows")
+
+    def _start(self, memory: Any, vector: Position, run: Sequence[int], lane: int) -> list[Index]:
+        """Where scalars that follow each other begin in `memory`."""
+        where = self._output(vector, self.scalars[run[0]], lane)
+        if memory is self.operands.output:
+            return where
         *outer, row, column = where
-        axes = range(len(where))
-        joined = self.builder.collapse(output, [*((i,) for i in axes[:-2]), axes[-2:]], "rows")
-        return joined, [*outer, row * output.type.shape[-1] + column]
+        return [*outer, row * self.operands.output.type.shape[-1] + column]
 
     def _transpose(self, rows: list[Any]) -> list[Any]:
         missing = self.lanes - len(rows)
@@ -208,21 +213,25 @@ class AccumulatorTile:
         return transpose(self.builder, rows + padding, self.problem.output.element.size)
 
     def _write_transposed(self, accumulators: Sequence[Any], along: str) -> None:
+        runs = self._runs(along)
+        memory = self._memory(runs, along)
         for v, vector in enumerate(self.vectors):
-            for run in self._runs(along):
+            for run in runs:
                 rows = [accumulators[v * len(self.scalars) + q] for q in run]
                 for lane, column in enumerate(self._transpose(rows)[: vector.valid]):
-                    memory, where = self._run(vector, run, lane)
+                    where = self._start(memory, vector, run, lane)
                     self.builder.vector_store(column, memory, where, len(run))
 
     def _read_transposed(self, along: str) -> list[Any]:
         values: list[Any] = [None] * (len(self.vectors) * len(self.scalars))
+        runs = self._runs(along)
+        memory = self._memory(runs, along)
         for v, vector in enumerate(self.vectors):
-            for run in self._runs(along):
-                places = [self._run(vector, run, lane) for lane in range(vector.valid)]
+            for run in runs:
+                places = [self._start(memory, vector, run, lane) for lane in range(vector.valid)]
                 columns = [
                     self.builder.vector_load(memory, where, self.lanes, len(run), "acc")
-                    for memory, where in places
+                    for where in places
                 ]
                 columns += [self.builder.poison(columns[0].type)] * (self.lanes - vector.valid)
                 rows = transpose(self.builder, columns, self.problem.output.element.size)
