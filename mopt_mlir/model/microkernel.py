@@ -192,7 +192,7 @@ def _work(
     save, restore = registers * STORE_CYCLES, registers / machine.loads_per_cycle
     save += OUTPUT_CONFLICT_CYCLES * _conflicts(machine, problem.output, kernel, tile)
     step = step_cycles(machine, rows, vectors, loads)
-    step += CONFLICT_CYCLES * _conflicts(machine, _broadcast(problem, kernel), kernel, tile)
+    step += CONFLICT_CYCLES * _conflicts(machine, broadcast(problem, kernel), kernel, tile)
     elements = rows * tile[kernel.lanes]
     return RegisterWork(
         cycles=steps * step + _output_cycles(problem, kernel, tile, vectors) - save - restore,
@@ -204,7 +204,7 @@ def _work(
     )
 
 
-def _broadcast(problem: Problem, kernel: Microkernel) -> Tensor:
+def broadcast(problem: Problem, kernel: Microkernel) -> Tensor:
     """The operand that is read in scalars."""
     return problem.weights if kernel.lanes in problem.input.dims else problem.input
 

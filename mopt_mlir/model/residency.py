@@ -10,18 +10,21 @@ change what is the best; but it is what such a plan really moves.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from math import prod
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import pairwise
+from math import gcd, prod
 
 from mopt_mlir.machine.machine import Machine
+from mopt_mlir.model.conflicts import crowded_lines
 from mopt_mlir.model.cost import (
     FILLED_FROM,
     OUTPUT_PASSES,
     TENSORS,
     line_bytes,
-    usable,
 )
-from mopt_mlir.model.footprint import memory_axes, occupied
+from mopt_mlir.model.footprint import MemoryAxis, memory_axes
+from mopt_mlir.model.microkernel import broadcast
 from mopt_mlir.model.volume import Pieces, cut
 from mopt_mlir.plan import LEVELS, Plan, Prediction
 from mopt_mlir.problem import Problem, Tensor
@@ -68,7 +71,21 @@ def resident_volumes(
             moved = _moved(problem, tensor, block, pieces, line)
             # stores past the caches move less than what passes through them
             volumes[name] = min(volumes[name], passes * tensor.element.size * moved)
+    name, evicted = _evicted(problem, machine, plan)
+    found["L2"][name] += evicted
     return found
+
+
+def _evicted(problem: Problem, machine: Machine, plan: Plan) -> tuple[str, float]:
+    """Bytes of the operand that is read in scalars, and its name, that come from L2 once more in
+    each step of a microkernel, since lines of the same register tile have evicted them."""
+    kernel, cache = plan.microkernel, machine.cache("L1")
+    tensor = broadcast(problem, kernel)
+    rows = {dim: size for dim, size in kernel.tile.items() if dim in tensor.dims}
+    steps = prod(problem.extent(dim) for dim in problem.reduction_dims)
+    tiles = prod(-(-problem.extent(d) // kernel.extent(d)) for d in problem.parallel_dims)
+    lines = crowded_lines(tensor, rows, cache)
+    return TENSORS[problem.tensors.index(tensor)], float(lines * cache.line * steps * tiles)
 
 
 def _pieces(problem: Problem, plan: Plan, dim: str) -> tuple[Pieces, ...]:
@@ -86,7 +103,8 @@ def _block(
     depth: int,
     pieces: Mapping[str, Sequence[Pieces]],
 ) -> _Block:
-    """The largest block around the tiles at `depth` that fits into the cache of their level."""
+    """The largest block around the tiles at `depth` that fits into the cache of their level: all of
+    it, where the solver leaves room for what the model does not see."""
     sizes = [problem.extents, *(level.tile for level in plan.levels)]
     around = [
         _Loop(dim, outer)
@@ -101,10 +119,10 @@ def _block(
         dim, outer = around[-1].dim, around[-1].depth
         wider = {**block, dim: sizes[outer][dim]}
         filled = sum(
-            tensor.element.size * occupied(problem, tensor, wider, line)
+            tensor.element.size * _occupied(problem, tensor, wider, line)
             for tensor, line in zip(tensors, lines, strict=True)
         )
-        if filled > usable(machine, level):
+        if filled > machine.cache(level).size:
             break
         block, depths[dim] = wider, outer
         around.pop()
@@ -140,7 +158,10 @@ def _moved(
             tiles = pieces[loop.dim]
             total *= _count(tiles[loop.depth + 1]) / _count(tiles[loop.depth])
     slides = outside[-1] if outside else None
-    for part in memory_axes(problem, tensor, line):
+    parts, shared = _parts(problem, tensor, line)
+    for dim in shared:
+        total *= _count(pieces[dim][block.depths[dim]])
+    for part in parts:
         image, taps = part.axis.image, part.axis.filter
         at = dict(block.depths)
         if slides is not None and slides.dim in (image, taps):
@@ -152,6 +173,39 @@ def _moved(
             for reach, m in filters.items()
         )
     return total
+
+
+def _occupied(problem: Problem, tensor: Tensor, tile: Mapping[str, int], line: int) -> int:
+    """As `footprint.occupied`, but where rows are so short that several share a line."""
+    parts, _ = _parts(problem, tensor, line)
+    return prod(
+        part.occupied(tile[part.axis.image], tile[part.axis.filter] if part.axis.filter else 1)
+        for part in parts
+    )
+
+
+@lru_cache(maxsize=256)
+def _parts(
+    problem: Problem, tensor: Tensor, line_bytes: int
+) -> tuple[tuple[MemoryAxis, ...], frozenset[str]]:
+    """As `memory_axes`, and the dims along whose rows the lines of the next axis lie: those whose
+    rows are shorter than a line, so that any point of them brings in what a whole row does."""
+    parts = memory_axes(problem, tensor, line_bytes)
+    line = line_bytes // tensor.element.size
+    steps = {part: tensor.step(part.axis.image) for part in parts}
+    known = [(step, part) for part, step in steps.items() if step and part.points > 1]
+    if any(part.axis.filter for part in parts) or len(known) < len(parts):
+        return parts, frozenset()
+    ordered = sorted(known, key=lambda pair: pair[0])
+    short = [part for (_, part), (step, _) in pairwise(ordered) if step <= line]
+    if not short or ordered[: len(short)] != [(steps[part], part) for part in short]:
+        return parts, frozenset()
+    (step, first), *rest = ordered[len(short) :]
+    joined = not rest or rest[0][0] == first.points * step
+    pitches = [pitch for pitch, _ in rest]
+    row = MemoryAxis(first.axis, first.points, 1, line, step, step, gcd(line, *pitches), joined)
+    plain = (replace(part, line=0) for _, part in rest)
+    return (row, *plain), frozenset(part.axis.image for part in short)
 
 
 def _count(pieces: Pieces) -> int:

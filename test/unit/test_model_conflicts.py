@@ -4,7 +4,7 @@ import pytest
 
 from mopt_mlir import conv2d
 from mopt_mlir.machine import by_name
-from mopt_mlir.model.conflicts import conflicting_lines
+from mopt_mlir.model.conflicts import conflicting_lines, crowded_lines
 from mopt_mlir.model.microkernel import tile_kinds
 from mopt_mlir.plan import Microkernel
 
@@ -20,6 +20,8 @@ def test_rows_of_weights(channels: int, sets: int) -> None:
         per_set = [len(range(first, rows, sets)) for first in range(min(sets, rows))]
         expected = sum(max(0, number - 12) for number in per_set)
         assert conflicting_lines(problem.weights, {"k": rows}, L1) == expected
+        crowded = sum(number for number in per_set if number > 12)
+        assert crowded_lines(problem.weights, {"k": rows}, L1) == crowded
 
 
 def test_neighbours_share_lines() -> None:
