@@ -25,6 +25,13 @@ def of_tile(part: MemoryAxis, taps: int) -> Floats:
 
 
 @lru_cache(maxsize=512)
+def of_tile_or_more(part: MemoryAxis, taps: int) -> Floats:
+    """The same for at least so many filter points: a tile that spans the axis may occupy less than
+    one with fewer, as it runs on into the next row."""
+    return np.asarray(np.min([of_tile(part, n) for n in range(taps, part.taps + 1)], axis=0))
+
+
+@lru_cache(maxsize=512)
 def of_pieces(part: MemoryAxis, most: int) -> Floats:
     """The same for the whole filter in pieces of at most `most` points, cut in the best way."""
     least = [np.zeros(part.points)]

@@ -17,6 +17,7 @@ from mopt_mlir.solver.axis_bounds import (
     of_partitions,
     of_pieces,
     of_tile,
+    of_tile_or_more,
     rate,
 )
 from mopt_mlir.solver.evaluate import FILLS, OUTPUT, WEIGHTS
@@ -72,13 +73,14 @@ class Traffic(Variables):
         if images is None:
             own, halo = self.exp(f"own:{name}", points - extent), self.exp(f"halo:{name}", -extent)
         for index, (taps, _) in enumerate(row):
-            values, smaller = of_tile(part, taps), 1 - self.sum(y for _, y in row[index:])
+            values = of_tile_or_more(part, taps)
+            smaller = 1 - self.sum(y for _, y in row[index:])
             if images is not None:
                 occupied = self.sum(y * log(values[size - 1]) for size, y in images)
                 self.add(extent >= occupied - log(values.max()) * smaller)
                 continue
             sizes = self._sizes(image)
-            excess = float((values / of_tile(part, 1)).max()) - 1
+            excess = float((values / of_tile_or_more(part, 1)).max()) - 1
             for slope, offset in facets(values, sizes):
                 self.add(slope * own + offset * halo <= 1 + excess * smaller)
             self.add(extent >= points + log(rate(values, sizes)) * (1 - smaller))

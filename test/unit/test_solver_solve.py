@@ -15,8 +15,8 @@ import pytest
 from benchmarks.certificates import challenge
 from benchmarks.workloads import TABLE1
 from mopt_mlir.machine import Machine, by_name
-from mopt_mlir.model.cost import tile_bytes
-from mopt_mlir.plan import Plan
+from mopt_mlir.model.cost import predict, tile_bytes
+from mopt_mlir.plan import Level, Microkernel, Plan
 from mopt_mlir.problem import ElementType, Problem, conv2d
 from mopt_mlir.solver import solve
 
@@ -176,3 +176,17 @@ def test_random_small_convolutions() -> None:
             element=rng.choice(list(ElementType)),
         )
         proven(problem, by_name(rng.choice(["znver5", "haswell"])), rng.choice([1, 2]))
+
+
+def test_whole_rows_that_run_on_are_not_priced_as_parts_of_rows() -> None:
+    """A tile with all taps may occupy less than one with fewer: the bound must allow for both."""
+    problem, machine = conv2d(k=512, h=7, w=7, c=256, r=3, s=3, stride=2), by_name("i9-10980xe")
+    kernel = Microkernel("k", 16, {"k": 32, "w": 7}, ("c", "r", "s"))
+    tiles = {"L3": {}, "L2": {"k": 64, "c": 128}, "L1": {"k": 32, "h": 1, "c": 16}}
+    orders = {"L3": "nkhwcrs", "L2": "nhwcrsk", "L1": "nkcrswh"}
+    levels = tuple(
+        Level(name, tuple(orders[name]), {**problem.extents, **tile})
+        for name, tile in tiles.items()
+    )
+    known = Plan(machine.name, 1, kernel, levels, {}, "L1")
+    assert solve(problem, machine).prediction.lower_bound <= predict(problem, machine, known).cost
