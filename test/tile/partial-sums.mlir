@@ -135,3 +135,26 @@ func.func @lanes_along_output(%input: memref<1x1x14x16xf32>, %weights: memref<1x
     outs(%output : memref<1x1x14x16xf32>)
   return
 }
+
+// -----
+
+// More partial sums than L1 keeps: a register tile asks for those of the next one before it begins.
+
+// CHECK-LABEL: func.func @sums_ahead
+// CHECK:         %[[SUMS:.+]] = memref.alloc() {{.*}}mopt.scratch} : memref<4x8x1x14x16xf32>
+// CHECK:           affine.for %h = 0 to 8
+// CHECK:             %[[TILE:tile.*]] = affine.apply {{.*}}(%h)
+// CHECK:             affine.prefetch %[[SUMS]][%{{.+}}, %{{.+}} + 1, {{.*}}0, 0], read, locality<3>
+// CHECK:             affine.prefetch %[[SUMS]][%{{.+}}, %{{.+}} + 1, {{.*}}13, 0], read, locality<3>
+// CHECK:             vector.outerproduct
+func.func @sums_ahead(%input: memref<1x16x10x16xf32>, %weights: memref<64x16x3x3xf32>,
+                      %output: memref<1x64x8x14xf32>) {
+  linalg.conv_2d_nchw_fchw {mopt.plan = {
+      machine = "znver5", threads = 1, packing = "whole",
+      microkernel = {lanes = "k", vector = 16, tile = {k = 16, w = 14}, reduction = ["c", "r", "s"]},
+      levels = [{name = "L2", order = ["c", "k", "h", "w", "r", "s"],
+                 tile = {k = 64, h = 8, w = 14, c = 8, r = 3, s = 3}}]}}
+    ins(%input, %weights : memref<1x16x10x16xf32>, memref<64x16x3x3xf32>)
+    outs(%output : memref<1x64x8x14xf32>)
+  return
+}

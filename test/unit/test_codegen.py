@@ -16,6 +16,8 @@ import pytest
 import mopt_mlir
 from benchmarks.workloads import Workload, random_workloads
 from mopt_mlir.bindings import bindings
+from mopt_mlir.codegen.index import Index
+from mopt_mlir.codegen.ranges import Range
 from mopt_mlir.extract import extract, normalise
 from mopt_mlir.machine import host
 from mopt_mlir.plan import LEVELS, MOST_ACCUMULATORS, Level, Microkernel, Plan
@@ -133,3 +135,12 @@ def test_constant_weights(seed: int) -> None:
     reference = workload.reference(input_, weights)
     assert workload.error(output, reference, input_, weights) < 1
     assert np.isfinite(output).all()
+
+
+def test_single_elements_are_never_cut_short() -> None:
+    """Pieces of two of three taps: the last one is short, but not the taps inside it."""
+    pieces = Range.whole(3).tile(Index.of("piece"), 2, 1)
+    assert not pieces.exact
+    tap = pieces.tile(Index.of("tap"), 1, 2)
+    assert tap.exact
+    assert tap.ends == (Index.of("tap") + 1,)

@@ -87,3 +87,51 @@ def test_several_cores_are_refused():
     plan = plan_with([{}, {"k": 16}, {"k": 16}], parallel={"k": 2})
     with pytest.raises(ValueError, match="for one core"):
         resident(plan)
+
+
+ZEN5 = by_name("znver5")
+
+
+def volumes_from_l2(problem, kernel, orders, tiles, packing):
+    levels = tuple(
+        Level(name, order, {**problem.extents, **tile})
+        for name, order, tile in zip(LEVELS, orders, tiles, strict=True)
+    )
+    plan = Plan("znver5", 1, kernel, levels, {}, packing)
+    plan.check(problem)
+    return resident_volumes(problem, ZEN5, plan, predict(problem, ZEN5, plan))["L2"]
+
+
+def test_lines_that_evict_each_other_come_again_in_each_step():
+    """Rows of 4 KiB all begin in the same of the 64 sets of L1, which has 12 ways."""
+
+    def weights(rows):
+        problem = conv2d(k=20, h=4, w=4, c=1024, r=1, s=1)
+        kernel = Microkernel("w", 16, {"w": 16, "k": rows}, ("c", "r", "s"))
+        order = problem.names
+        return volumes_from_l2(problem, kernel, [order] * 3, [{}] * 3, "none")["weights"]
+
+    tiles = 4 * 1  # rows of four pixels each
+    assert weights(20) >= tiles * 1024 * 20 * 64
+    assert weights(10) < weights(20) / 4
+
+
+def test_sums_between_visits_have_no_gaps():
+    """Rows of two pixels: in the output each has a line of its own, as sums eight share one."""
+    problem = conv2d(k=64, h=16, w=32, c=16, r=1, s=1)
+    kernel = Microkernel("k", 16, {"k": 32, "w": 2}, ("c", "r", "s"))
+    order = ("n", "r", "s", "c", "w", "h", "k")
+    tiles = [{}, {}, {"k": 32, "h": 16, "w": 2, "c": 4}]
+    moved = volumes_from_l2(problem, kernel, [order] * 3, tiles, "whole")["output"]
+    assert moved == pytest.approx(2 * 4 * (64 * 16 * 32) * 4)  # both ways, bytes, pixels, visits
+
+
+def test_taps_of_short_rows_share_lines():
+    """One of nine taps at a time: a line holds those of more than one channel."""
+    problem = conv2d(k=64, h=16, w=64, c=64, r=3, s=3)
+    kernel = Microkernel("w", 16, {"w": 64, "k": 4}, ("c", "r", "s"))
+    order = ("n", "k", "r", "s", "h", "w", "c")
+    tiles = [{}, {}, {"k": 64, "h": 1, "w": 64, "r": 1, "s": 1}]
+    moved = volumes_from_l2(problem, kernel, [order] * 3, tiles, "none")["weights"]
+    lines = 64 * (64 * 9 / 16)  # of all taps
+    assert moved == pytest.approx(lines * 64 * 9, rel=0.05)
