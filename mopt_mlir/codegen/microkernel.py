@@ -27,7 +27,7 @@ from mopt_mlir.codegen.operands import (
 )
 from mopt_mlir.codegen.partials import Partials
 from mopt_mlir.codegen.prefetch import (
-    AHEAD_STEPS,
+    OUTPUT_AHEAD_STEPS,
     PanelPrefetch,
     emit_input_prefetch,
     emit_output_prefetch,
@@ -119,7 +119,7 @@ def emit_microkernel(
     panel = None if panels is None else panels.panel_of(builder, ranges)
     rows = None if panels is None else next_rows(builder, panels, start)
     ahead = PanelPrefetch.of(builder, panels, panel, ranges)
-    _prefetch_output(output, sizes, reduced)
+    _prefetch_output(output, ranges, sizes, upcoming)
     if partials is not None and (nearest := _nearest(problem.parallel_dims, ranges)):
         here = partials.tile(builder, start)
         partials.prefetch(builder, here, nearest, len(tile.vectors) * len(tile.scalars))
@@ -141,18 +141,30 @@ def emit_microkernel(
 
 
 def _prefetch_output(
-    output: AccumulatorTile, sizes: Mapping[str, int], reduced: Mapping[str, Range]
+    output: AccumulatorTile,
+    ranges: Mapping[str, Range],
+    sizes: Mapping[str, int],
+    upcoming: NextInput | None,
 ) -> None:
-    """Ask for the output of a register tile, in the only visit that finds it outside of the caches,
-    unless too few outer products come before its stores."""
+    """Ask for the output of a register tile, in the only visit that finds it outside of the caches;
+    for that of the next one, where too few outer products come before the stores."""
     builder, problem, operands = output.builder, output.problem, output.operands
-    steps = prod(part.size for part in reduced.values())
-    if operands.nontemporal or steps < AHEAD_STEPS:
+    if operands.nontemporal:
         return
+    reduced = {dim: ranges[dim] for dim in problem.reduction_dims}
+    start = dict(output.start)
+    if prod(part.size for part in reduced.values()) < OUTPUT_AHEAD_STEPS:
+        following = _nearest(problem.parallel_dims, ranges)
+        if upcoming is not None and upcoming.dim in start:
+            start[upcoming.dim] = start[upcoming.dim] + upcoming.step
+        elif following is not None:
+            start[following] = start[following] + ranges[following].size
+        else:
+            return
     conditions = output.is_first(reduced) if output.partials is None else output.is_last(reduced)
 
     def emit() -> None:
-        emit_output_prefetch(builder, problem, operands.output, output.start, sizes)
+        emit_output_prefetch(builder, problem, operands.output, start, sizes)
 
     if conditions:
         builder.branch(conditions, emit, lambda: None)

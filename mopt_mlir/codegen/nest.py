@@ -20,7 +20,12 @@ from mopt_mlir.codegen.microkernel import emit_microkernel
 from mopt_mlir.codegen.operands import NextBlock, NextInput, NextPanels, Operands, Panels
 from mopt_mlir.codegen.packing import SCRATCH_ALIGNMENT, emit_packing, panel_shape
 from mopt_mlir.codegen.partials import Partials, partials_shape
-from mopt_mlir.codegen.prefetch import MOST_PREFETCHES, rows_at_once
+from mopt_mlir.codegen.prefetch import (
+    MOST_PREFETCHES,
+    NEAR_BYTES,
+    bytes_read,
+    rows_at_once,
+)
 from mopt_mlir.codegen.ranges import Range
 from mopt_mlir.plan import Level, Plan
 from mopt_mlir.problem import Problem, Role
@@ -216,9 +221,11 @@ class Nest:
 
     def _in_input(self, inner: Place, dim: str, outer: Ranges) -> Place:
         """`inner`, in a loop over `dim`, with the input that is read next: the loops tell it that
-        surround register tiles which all read the same."""
+        surround register tiles which all read the same, or together no more than stays in L1."""
         if dim in self.problem.input.dims:
-            return replace(inner, moved=(dim, inner.ranges[dim].size), upcoming=None)
+            is_near = bytes_read(self.problem.input, _sizes(outer)) <= NEAR_BYTES
+            upcoming = inner.upcoming if is_near else None
+            return replace(inner, moved=(dim, inner.ranges[dim].size), upcoming=upcoming)
         if inner.moved is None:
             return inner
         unit = self.plan.microkernel.extent(dim)
@@ -248,7 +255,7 @@ class Nest:
         packs = level.name == self.plan.packing and place.panels is None
         if packs and not self.problem.weights.dims.intersection(moving):
             place, packs = self._pack_block(depth, place), False
-        sizes = {dim: range_.size for dim, range_ in place.ranges.items()}
+        sizes = _sizes(place.ranges)
         if not moving or (not packs and self._streams(level, moving, sizes)):
             self._cores(place) if depth == 0 else self._next_level(depth + 1, place)
             return
@@ -325,7 +332,7 @@ class Nest:
 
     def _share(self, place: Place) -> None:
         """One core's share; it owns the packed block if that is of an inner level."""
-        sizes = {dim: range_.size for dim, range_ in place.ranges.items()}
+        sizes = _sizes(place.ranges)
         scratch = sums = None
         if place.panels is None and place.scratch is None and self.plan.packing != "none":
             tile = self._level(self.plan.packing).tile
@@ -384,3 +391,7 @@ class Nest:
             self.builder.branch([(room, False)], lambda: emit(unit), lambda: emit(extent % unit))
         else:
             emit(min(unit, extent - start.constant))
+
+
+def _sizes(ranges: Ranges) -> dict[str, int]:
+    return {dim: range_.size for dim, range_ in ranges.items()}

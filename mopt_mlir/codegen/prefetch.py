@@ -20,13 +20,16 @@ from mopt_mlir.codegen.index import Index
 from mopt_mlir.codegen.operands import NextBlock, NextInput, Panels, element
 from mopt_mlir.codegen.ranges import Range
 from mopt_mlir.plan import Microkernel
-from mopt_mlir.problem import Problem, Tensor
+from mopt_mlir.problem import LinearForm, Problem, Tensor
 
 LINE_BYTES = 64
 
 AHEAD_STEPS = 24
 """Outer products between a prefetch and its use, some 300 cycles: measured on Zen 5, half as many
 come too late for cold data, twice as many waste the last ones of short reductions."""
+
+OUTPUT_AHEAD_STEPS = 2 * AHEAD_STEPS
+"""The same for the output, at least: its stores come all at once, and so do its prefetches."""
 
 SHORT_REDUCTION = 8 * AHEAD_STEPS
 """Below so many outer products the prefetch goes to the next register tile, since the first steps
@@ -38,8 +41,9 @@ MOST_STEP_BYTES = 256
 MOST_PREFETCHES = 1 / 4
 """Per multiply-add: where the next block of weights needs more, it is not worth while."""
 
-L1_LOCALITY, L2_LOCALITY = 3, 2
-"""Hints of `affine.prefetch` that x86 turns into prefetcht0 and prefetcht1."""
+NEAR_BYTES = 32 << 10
+"""Input that is read between two steps of a loop, at most, to prefetch it a step earlier: it stays
+in L1 until then."""
 
 PANELS_IN_L2 = 256 << 10
 """Bytes of packed weights that are left to the L2 cache, where they stay between their uses."""
@@ -77,20 +81,25 @@ def emit_input_prefetch(
     taps = prod(ranges[dim].size for dim in kernel.reduction[1:])
     inner = {dim: problem.extent(dim) for dim in kernel.reduction if dim not in point}
     at = {**point, **dict.fromkeys(inner, Index())}
-    lines, locality = _lines(tensor, {**sizes, **inner}), L1_LOCALITY
+    lines = _lines(tensor, {**sizes, **inner})
     is_short = taps * ranges[channel].size < SHORT_REDUCTION
-    if is_short and next_tile is not None:
-        at[next_tile] = at[next_tile] + kernel.extent(next_tile)
-    elif is_short:
-        return
-    elif upcoming is not None:
+    if upcoming is not None and (is_short or _is_innermost(upcoming, ranges, next_tile)):
         at[upcoming.dim] = at[upcoming.dim] + upcoming.step
-        lines, locality = _part(builder, lines, ranges, upcoming), L2_LOCALITY
-    else:
+        lines = _part(builder, lines, ranges, upcoming)
+    elif not is_short:
         at[channel] = at[channel] + max(1, AHEAD_STEPS // taps)
+    elif next_tile is not None:
+        at[next_tile] = at[next_tile] + kernel.extent(next_tile)
+    else:
+        return
     for run in _runs(tensor, at, sizes):
         for start in lines:
-            builder.prefetch(input_, [*run[:-1], run[-1] + start], locality=locality)
+            builder.prefetch(input_, [*run[:-1], run[-1] + start])
+
+
+def _is_innermost(upcoming: NextInput, ranges: Mapping[str, Range], next_tile: str | None) -> bool:
+    """Whether the register tiles that share `upcoming` all read the same input."""
+    return next_tile is None or ranges[next_tile].depth < ranges[upcoming.channel].depth
 
 
 def _is_dense(
@@ -140,6 +149,11 @@ def _part(
     return [(part * each + i) * spacing for i in range(each)]
 
 
+def bytes_read(tensor: Tensor, sizes: Mapping[str, int]) -> int:
+    """Bytes of the box in `tensor` that a tile reads."""
+    return tensor.element.size * prod(1 + _reach(axis, sizes) for axis in tensor.axes)
+
+
 def emit_output_prefetch(
     builder: Builder,
     problem: Problem,
@@ -169,7 +183,7 @@ def emit_weights_prefetch(
     point: Mapping[str, Index],
     step_dim: str,
 ) -> None:
-    """Ask for a part of the weights that are packed next, into L2, at one step of `step_dim`.
+    """Ask for a part of the weights that are packed next, at one step of `step_dim`.
 
     All the register tiles of the current block, each with the rows of output channels from `first`
     on, cover the next one. `point` has the current step.
@@ -191,7 +205,7 @@ def emit_weights_prefetch(
         where = element(tensor, {**at, channel: first + turn + row})
         for start in range(0, max(size, 1), LINE_BYTES):
             shift = start // tensor.element.size
-            builder.prefetch(weights, [*where[:-1], where[-1] + shift], locality=L2_LOCALITY)
+            builder.prefetch(weights, [*where[:-1], where[-1] + shift])
 
 
 def rows_at_once(upcoming: NextBlock, size: int) -> int:
@@ -202,7 +216,7 @@ def rows_at_once(upcoming: NextBlock, size: int) -> int:
 
 @dataclass(frozen=True)
 class PanelPrefetch:
-    """The part of the panels that are read next which one register tile asks for, into L2.
+    """The part of the panels that are read next which one register tile asks for.
 
     At each step of the longest reduction loop, over `dim`, `each` of their lines are asked for,
     from line `first` on, `spacing` elements further on at each step: where all that lies between
@@ -263,7 +277,7 @@ class PanelPrefetch:
         per_line = LINE_BYTES // _element_size(panels.memref)
         for line in range(self.each):
             lane = (self.first + line) * per_line + step * self.spacing
-            builder.prefetch(panels.memref, [panel, *inner, lane], locality=L2_LOCALITY)
+            builder.prefetch(panels.memref, [panel, *inner, lane])
 
 
 def _per_step(panels: Panels, ranges: Mapping[str, Range], dim: str) -> tuple[int, int]:
@@ -303,4 +317,9 @@ def _lines(tensor: Tensor, sizes: Mapping[str, int]) -> list[Index]:
 
 def _last(tensor: Tensor, sizes: Mapping[str, int]) -> int:
     """The offset of the last element of a run along the last axis."""
-    return sum(coefficient * (sizes.get(dim, 1) - 1) for dim, coefficient in tensor.axes[-1].terms)
+    return _reach(tensor.axes[-1], sizes)
+
+
+def _reach(axis: LinearForm, sizes: Mapping[str, int]) -> int:
+    """From the first to the last index along an axis that a tile reads."""
+    return sum(coefficient * (sizes.get(dim, 1) - 1) for dim, coefficient in axis.terms)

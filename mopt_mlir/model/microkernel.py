@@ -204,6 +204,19 @@ def _work(
     )
 
 
+def output_runs(problem: Problem, kernel: Microkernel) -> int:
+    """Pieces of memory, apart from each other, that register tiles write: rows of pixels, of
+    channels, or several whole ones that follow each other."""
+    runs, is_whole = 1, True
+    for axis in reversed(problem.output.axes):
+        for dim in axis.dims:
+            extent = problem.extent(dim)
+            unit = min(kernel.extent(dim), extent) if is_whole else 1
+            runs *= -(-extent // unit)
+            is_whole = is_whole and unit == extent
+    return runs
+
+
 def broadcast(problem: Problem, kernel: Microkernel) -> Tensor:
     """The operand that is read in scalars."""
     return problem.weights if kernel.lanes in problem.input.dims else problem.input

@@ -313,7 +313,7 @@ class Evaluator:
         times = {"L1": l1, **{name: time for name, (time, _) in zip(FILLS, best, strict=True)}}
         # Where the output is written once its volume does not depend on the order.
         saved = (1 - self.choice.rates.streamed / self.choice.rates.written) * traffic[0].output
-        times["DRAM"] = times["DRAM"] - np.where(streamed, saved, 0.0)
+        times["DRAM"] = times["DRAM"] + np.where(streamed, -saved, self.choice.runs)
         place = self.packings[scenario.packing]
         if self.choice.packs:
             core = core + self._pack(place, scenario, traffic, times)

@@ -77,6 +77,7 @@ class Formulation(Traffic):
             moved = [self._volume(level, resource, tensor) for tensor in range(len(TENSORS))]
             spent[resource] += moved
             weights[level] = moved[WEIGHTS]
+        spent["DRAM"].append(self.of_choice(choice.least_runs / self.scale for choice in choices))
         self._registers(spent)
         if self.place:
             self._packing(spent, weights)

@@ -29,6 +29,7 @@ from mopt_mlir.model.cost import (
     Rates,
     can_stream,
     line_bytes,
+    seconds_of_runs,
 )
 from mopt_mlir.model.footprint import memory_axes
 from mopt_mlir.model.microkernel import (
@@ -56,7 +57,7 @@ class Choice:
     reduction dim are multiples of (1 if it is absent), `work` that core's register work for
     `covered`, `bound` a lower bound on the objective in seconds. `packed` says whether the kernel
     reads panels, `packs` whether they are made at run time, `streams` whether non-temporal stores
-    of the output may pay.
+    of the output may pay; without them `runs` seconds are added to those of its volume.
     """
 
     kernel: Microkernel
@@ -70,6 +71,7 @@ class Choice:
     packed: bool
     packs: bool
     streams: bool
+    runs: float
     grain: Mapping[str, int]
     bound: float
 
@@ -78,6 +80,11 @@ class Choice:
         """How many times as long as reading it from memory it takes to write the output there, at
         least."""
         return self.rates.streamed if self.streams else self.rates.written
+
+    @property
+    def least_runs(self) -> float:
+        """Seconds of runs that are added in any case."""
+        return 0.0 if self.streams else self.runs
 
     @property
     def start(self) -> float:
@@ -147,6 +154,7 @@ def choices(
                 packed=packed,
                 packs=packs,
                 streams=streams and rates.streamed < rates.written,
+                runs=seconds_of_runs(problem, kernel, rates),
                 grain=grain,
                 bound=0.0,
             )
@@ -255,6 +263,7 @@ class _Once:
         if choice.packs:
             cycles += self._pack_cycles(choice)
         times = [moved[name] / rates.bytes[name] for name in MEMORY]
+        times[MEMORY.index("DRAM")] += choice.least_runs
         times.append(cycles / rates.cycles)
         return choice.start + max(times) + TIE_BREAK * sum(times)
 

@@ -42,14 +42,14 @@ func.func @next_tile(%input: memref<1x3x16x30xf32>, %weights: memref<16x3x3x3xf3
 }
 
 // Four register tiles read the same row of input: each asks for one of the two lines in which the
-// next row may lie, into L2.
+// next row may lie.
 
 // CHECK-LABEL: func.func @shared_by_tiles
 // CHECK:         affine.for %h_L1 = 0 to 14
 // CHECK:           affine.for %k_L1 = 0 to 64 step 16
 // CHECK:             affine.for %[[R:r.+]] = 0 to 3 iter_args
 // CHECK-NEXT:          %part = affine.apply #[[PART:.+]](%k_L1)
-// CHECK-NEXT:          affine.prefetch %arg0[0, %{{.+}}, %h_L1 + %[[R]] + 1, %part * 15], read, locality<2>
+// CHECK-NEXT:          affine.prefetch %arg0[0, %{{.+}}, %h_L1 + %[[R]] + 1, %part * 15], read, locality<3>
 // CHECK-NEXT:          affine.for %s
 func.func @shared_by_tiles(%input: memref<1x32x16x16xf32>, %weights: memref<64x32x3x3xf32>,
                            %output: memref<1x64x14x14xf32>) {
@@ -60,6 +60,50 @@ func.func @shared_by_tiles(%input: memref<1x32x16x16xf32>, %weights: memref<64x3
                  tile = {k = 16, h = 1, w = 14, c = 32, r = 3, s = 3}}]}}
     ins(%input, %weights : memref<1x32x16x16xf32>, memref<64x32x3x3xf32>)
     outs(%output : memref<1x64x14x14xf32>)
+  return
+}
+
+// In a short reduction also if they read the row in several parts: eight register tiles along k share
+// the next row of each part.
+
+// CHECK-LABEL: func.func @shared_by_parts
+// CHECK:         affine.for %h_L1 = 0 to 14
+// CHECK:           affine.for %k = 0 to 32 step 4
+// CHECK:             affine.for %w = 0 to 64 step 32
+// CHECK:               affine.for %[[C:c.+]] = 0 to 3 iter_args
+// CHECK:                 affine.for %[[R:r.+]] = 0 to 3 iter_args
+// CHECK-NEXT:              %part = affine.apply #[[PART:.+]](%k)
+// CHECK-NEXT:              affine.prefetch %arg0[0, %[[C]], %h_L1 + %[[R]] + 1, %w + %part * 11], read
+// CHECK-NOT:               affine.prefetch
+// CHECK:                   vector.outerproduct
+func.func @shared_by_parts(%input: memref<1x3x16x66xf32>, %weights: memref<32x3x3x3xf32>,
+                           %output: memref<1x32x14x64xf32>) {
+  linalg.conv_2d_nchw_fchw {mopt.plan = {
+      machine = "znver5", threads = 1, packing = "none",
+      microkernel = {lanes = "w", vector = 16, tile = {k = 4, w = 32}, reduction = ["c", "r", "s"]},
+      levels = [{name = "L1", order = ["k", "w", "c", "r", "s", "h"],
+                 tile = {k = 32, h = 1, w = 64, c = 3, r = 3, s = 3}}]}}
+    ins(%input, %weights : memref<1x3x16x66xf32>, memref<32x3x3x3xf32>)
+    outs(%output : memref<1x32x14x64xf32>)
+  return
+}
+
+// Parts that are more than stays in L1 are left to the loop over them.
+
+// CHECK-LABEL: func.func @far_apart
+// CHECK:         affine.for %h_L1 = 0 to 14
+// CHECK:           affine.for %k_L1 = 0 to 32 step 4
+// CHECK:             affine.for %w = 0 to 2048 step 32
+// CHECK:                   affine.prefetch %arg0[0, %{{.+}}, %h_L1 + %{{.+}}, %w + 32], read
+func.func @far_apart(%input: memref<1x3x16x2050xf32>, %weights: memref<32x3x3x3xf32>,
+                     %output: memref<1x32x14x2048xf32>) {
+  linalg.conv_2d_nchw_fchw {mopt.plan = {
+      machine = "znver5", threads = 1, packing = "none",
+      microkernel = {lanes = "w", vector = 16, tile = {k = 4, w = 32}, reduction = ["c", "r", "s"]},
+      levels = [{name = "L1", order = ["w", "c", "r", "s", "h", "k"],
+                 tile = {k = 4, h = 1, w = 2048, c = 3, r = 3, s = 3}}]}}
+    ins(%input, %weights : memref<1x3x16x2050xf32>, memref<32x3x3x3xf32>)
+    outs(%output : memref<1x32x14x2048xf32>)
   return
 }
 

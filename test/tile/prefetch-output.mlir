@@ -13,21 +13,24 @@
 // CHECK:             vector.outerproduct
 // CHECK-NOT:       affine.prefetch %arg2
 // CHECK:           vector.maskedstore %arg2
-func.func @conv(%input: memref<1x4x16x16xf32>, %weights: memref<16x4x3x3xf32>,
+func.func @conv(%input: memref<1x6x16x16xf32>, %weights: memref<16x6x3x3xf32>,
                 %output: memref<1x16x14x14xf32>) {
   linalg.conv_2d_nchw_fchw {mopt.plan = {
       machine = "znver5", threads = 1, packing = "whole", levels = [],
       microkernel = {lanes = "k", vector = 16, tile = {k = 16, w = 14}, reduction = ["c", "r", "s"]}}}
-    ins(%input, %weights : memref<1x4x16x16xf32>, memref<16x4x3x3xf32>)
+    ins(%input, %weights : memref<1x6x16x16xf32>, memref<16x6x3x3xf32>)
     outs(%output : memref<1x16x14x14xf32>)
   return
 }
 
-// Too few outer products come before the stores for it to be of use.
+// Where too few outer products come before the stores, those of the next register tile.
 
 // CHECK-LABEL: func.func @short_reduction
-// CHECK-NOT:     affine.prefetch %arg2
-// CHECK:         return
+// CHECK:         affine.for %w = 0 to 196 step 14
+// CHECK:           affine.prefetch %output[0, 0, %w + 27], write
+// CHECK-COUNT-15:  affine.prefetch %output{{.*}}, write
+// CHECK-NOT:       affine.prefetch %output
+// CHECK:           affine.for %c
 func.func @short_reduction(%input: memref<1x4x14x14xf32>, %weights: memref<16x4x1x1xf32>,
                            %output: memref<1x16x14x14xf32>) {
   linalg.conv_2d_nchw_fchw {mopt.plan = {
@@ -35,5 +38,28 @@ func.func @short_reduction(%input: memref<1x4x14x14xf32>, %weights: memref<16x4x
       microkernel = {lanes = "k", vector = 16, tile = {k = 16, w = 14}, reduction = ["c"]}}}
     ins(%input, %weights : memref<1x4x14x14xf32>, memref<16x4x1x1xf32>)
     outs(%output : memref<1x16x14x14xf32>)
+  return
+}
+
+// The whole tile of L1 lies between a prefetch and its stores where its register tiles read the same
+// input.
+
+// CHECK-LABEL: func.func @next_row
+// CHECK:         affine.for %h_L1 = 0 to 14
+// CHECK:           affine.for %k = 0 to 32 step 4
+// CHECK:             affine.for %w = 0 to 64 step 32
+// CHECK:               affine.prefetch %arg2[0, %k, %h_L1 + 1, %w + 31], write
+// CHECK-COUNT-7:       affine.prefetch %arg2{{.*}}, write
+// CHECK-NOT:           affine.prefetch %arg2
+// CHECK:               affine.for %c
+func.func @next_row(%input: memref<1x3x16x66xf32>, %weights: memref<32x3x3x3xf32>,
+                    %output: memref<1x32x14x64xf32>) {
+  linalg.conv_2d_nchw_fchw {mopt.plan = {
+      machine = "znver5", threads = 1, packing = "none",
+      microkernel = {lanes = "w", vector = 16, tile = {k = 4, w = 32}, reduction = ["c", "r", "s"]},
+      levels = [{name = "L1", order = ["k", "w", "c", "r", "s", "h"],
+                 tile = {k = 32, h = 1, w = 64, c = 3, r = 3, s = 3}}]}}
+    ins(%input, %weights : memref<1x3x16x66xf32>, memref<32x3x3x3xf32>)
+    outs(%output : memref<1x32x14x64xf32>)
   return
 }

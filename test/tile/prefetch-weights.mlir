@@ -8,8 +8,8 @@
 // CHECK:           affine.for %h = 0 to 6
 // CHECK:             %[[PART:.+]] = affine.apply {{.*}}(%h)
 // CHECK:             affine.for %[[C:c.+]] = 0 to 16 iter_args
-// CHECK-NEXT:          affine.prefetch %arg1[%k_L2 + %[[PART]] * 6 + 32, %[[C]], 0, 0], read, locality<2>
-// CHECK:               affine.prefetch %arg1[%k_L2 + %[[PART]] * 6 + 37, %[[C]], 0, 0], read, locality<2>
+// CHECK-NEXT:          affine.prefetch %arg1[%k_L2 + %[[PART]] * 6 + 32, %[[C]], 0, 0], read, locality<3>
+// CHECK:               affine.prefetch %arg1[%k_L2 + %[[PART]] * 6 + 37, %[[C]], 0, 0], read, locality<3>
 // CHECK-NOT:           affine.prefetch %arg1
 // CHECK:               vector.outerproduct
 func.func @next_block(%input: memref<1x16x8x16xf32>, %weights: memref<64x16x3x3xf32>,
@@ -31,7 +31,7 @@ func.func @next_block(%input: memref<1x16x8x16xf32>, %weights: memref<64x16x3x3x
 // CHECK-LABEL: func.func @next_block_of_reduction
 // CHECK:         affine.for %c_L2 = 0 to 16 step 8
 // CHECK:           affine.for %[[C:c.+]] = #{{.+}}(%c_L2) to #{{.+}}(%c_L2) iter_args
-// CHECK-NEXT:        affine.prefetch %arg1[%{{.+}} * 6, %[[C]] + 8, 0, 0], read, locality<2>
+// CHECK-NEXT:        affine.prefetch %arg1[%{{.+}} * 6, %[[C]] + 8, 0, 0], read, locality<3>
 func.func @next_block_of_reduction(%input: memref<1x16x8x16xf32>, %weights: memref<32x16x3x3xf32>,
                                    %output: memref<1x32x6x14xf32>) {
   linalg.conv_2d_nchw_fchw {mopt.plan = {
@@ -52,7 +52,7 @@ func.func @next_block_of_reduction(%input: memref<1x16x8x16xf32>, %weights: memr
 // CHECK-LABEL: func.func @more_tiles_than_rows
 // CHECK:         affine.for %h = 0 to 20
 // CHECK:           %[[PART:.+]] = affine.apply #[[TURN]](%h)
-// CHECK:           affine.prefetch %arg1[%k_L2 + %[[PART]] + 16, %{{.+}}, 0, 0], read, locality<2>
+// CHECK:           affine.prefetch %arg1[%k_L2 + %[[PART]] + 16, %{{.+}}, 0, 0], read, locality<3>
 // CHECK-NOT:       affine.prefetch %arg1
 // CHECK:           vector.outerproduct
 func.func @more_tiles_than_rows(%input: memref<1x16x22x16xf32>, %weights: memref<32x16x3x3xf32>,
@@ -78,8 +78,8 @@ func.func @more_tiles_than_rows(%input: memref<1x16x22x16xf32>, %weights: memref
 // CHECK:           affine.for %h = 0 to 6
 // CHECK:             %part = affine.apply {{.*}}(%h)
 // CHECK:             affine.for %[[C:c.+]] = 0 to 128 iter_args
-// CHECK-NEXT:          affine.prefetch %[[PANELS]][%panel + 1, 0, 0, 0, %part * 4096 + %[[C]] * 32], read, locality<2>
-// CHECK-NEXT:          affine.prefetch %[[PANELS]][%panel + 1, 0, 0, 0, %part * 4096 + %[[C]] * 32 + 16], read, locality<2>
+// CHECK-NEXT:          affine.prefetch %[[PANELS]][%panel + 1, 0, 0, 0, %part * 4096 + %[[C]] * 32], read, locality<3>
+// CHECK-NEXT:          affine.prefetch %[[PANELS]][%panel + 1, 0, 0, 0, %part * 4096 + %[[C]] * 32 + 16], read, locality<3>
 // CHECK-NOT:           affine.prefetch %[[PANELS]]
 // CHECK:               vector.outerproduct
 func.func @next_panel(%input: memref<1x128x8x16xf32>, %weights: memref<64x128x3x3xf32>,
@@ -99,7 +99,7 @@ func.func @next_panel(%input: memref<1x128x8x16xf32>, %weights: memref<64x128x3x
 // CHECK-LABEL: func.func @next_tap
 // CHECK:         affine.for %[[TAP:s_L1]] = 0 to 3
 // CHECK:             affine.for %[[C:c.+]] = 0 to 256 iter_args
-// CHECK-NEXT:          affine.prefetch %panels[%panel, 0, %[[TAP]] + 1, %[[C]] * 48], read, locality<2>
+// CHECK-NEXT:          affine.prefetch %panels[%panel, 0, %[[TAP]] + 1, %[[C]] * 48], read, locality<3>
 // CHECK-NOT:           affine.prefetch %panels
 // CHECK:               vector.outerproduct
 func.func @next_tap(%input: memref<1x256x6x16xf32>, %weights: memref<128x256x1x3xf32>,
@@ -119,7 +119,7 @@ func.func @next_tap(%input: memref<1x256x6x16xf32>, %weights: memref<128x256x1x3
 // A block that only three register tiles use: their multiply-adds leave no room for 22 rows each.
 
 // CHECK-LABEL: func.func @too_many_rows
-// CHECK-NOT:     affine.prefetch %arg1[{{.*}}locality<2>
+// CHECK-NOT:     affine.prefetch %arg1
 // CHECK:         return
 func.func @too_many_rows(%input: memref<1x16x5x16xf32>, %weights: memref<128x16x3x3xf32>,
                          %output: memref<1x128x3x14xf32>) {

@@ -19,7 +19,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mopt_mlir.machine import Machine
-from mopt_mlir.model.cost import PACK_CYCLES, PACK_PASSES, PARALLEL_START, TIE_BREAK
+from mopt_mlir.model.cost import (
+    PACK_CYCLES,
+    PACK_PASSES,
+    PARALLEL_START,
+    RUN_SECONDS,
+    TIE_BREAK,
+)
 from mopt_mlir.model.microkernel import menu, tile_kinds
 from mopt_mlir.plan import Microkernel
 from mopt_mlir.problem import Problem, Tensor
@@ -401,10 +407,12 @@ class One:
             "L1": read + weights + output + again * visits,
             **{name: chosen[level][0] for level, name in enumerate(("DRAM", "L3", "L2"))},
         }
+        runs: Any = RUN_SECONDS * self.runs() / self.cores
         if self.may_stream():
             once = np.asarray(self.moved(0, OUTPUT, (frozenset(), None)))
             saved = self.passes("write") - self.passes("stream")
             amounts["DRAM"] = amounts["DRAM"] - np.where(visits == 1, saved * once, 0.0)
+            runs = np.where(visits == 1, 0.0, runs)
         passed = {"whole": ("L1", "L2", "L3", "DRAM"), "L3": ("L1", "L2", "L3")}
         passed |= {"L2": ("L1", "L2"), "L1": ("L1",), "none": ()}
         if place != "none":
@@ -415,7 +423,16 @@ class One:
             core = core + PACK_CYCLES[place] * mine
             for name in passed[place]:
                 amounts[name] = amounts[name] + PACK_PASSES * (packed if name == "DRAM" else mine)
-        return self.objective(core, amounts)
+        return self.objective(core, amounts, runs)
+
+    def runs(self) -> int:
+        """Elements of the output behind one of another register tile."""
+        dims = [dim for axis in self.problem.output.axes for dim in axis.dims]
+        points = np.indices([self.problem.extent(dim) for dim in dims])
+        units = [self.kernel.extent(dim) for dim in dims]
+        tiles = np.stack([at // unit for at, unit in zip(points, units, strict=True)], axis=-1)
+        in_memory = tiles.reshape(-1, len(dims))
+        return 1 + int((in_memory[1:] != in_memory[:-1]).any(axis=1).sum())
 
     def visits(self, streams: frozenset[str]) -> Array:
         def is_register_tile(dim: str) -> Any:
@@ -478,7 +495,7 @@ class One:
         along = self.kernel.lanes in output.axes[-1].dims and output.strides[-1] == 1
         return along and not any((step or 1) % vector for step in output.strides[:-1])
 
-    def objective(self, core: Any, amounts: Mapping[str, Any]) -> Array:
+    def objective(self, core: Any, amounts: Mapping[str, Any], runs: Any) -> Array:
         machine, cores = self.machine, self.cores
         rates = {
             cache_.name: min(cache_.bandwidth, cache_.bandwidth_all / cores)
@@ -487,7 +504,10 @@ class One:
         rates["DRAM"] = min(machine.dram_bandwidth * cores, machine.dram_bandwidth_all)
         size = self.problem.input.element.size
         times = [core / (machine.frequency * 1e9)]
-        times += [size * amount / (rates[name] * 1e9) for name, amount in amounts.items()]
+        times += [
+            size * amount / (rates[name] * 1e9) + (runs if name == "DRAM" else 0.0)
+            for name, amount in amounts.items()
+        ]
         tiles: Any = 1.0
         for dim in self.whole.moving:
             tiles = tiles * self.by_cut(dim, lambda c: sum(n for _, n in c.inner[0]))

@@ -12,6 +12,7 @@ from mopt_mlir.model.microkernel import (
     count_register_tiles,
     menu,
     needs_panels,
+    output_runs,
     reduction_order,
     register_work,
     step_cycles,
@@ -161,3 +162,20 @@ def test_transposed_outputs_cost_more_than_contiguous_ones() -> None:
     )
     assert nchw.cycles > 1.1 * nhwc.cycles
     assert nchw.cycles_per_visit == nhwc.cycles_per_visit  # whole registers, between visits
+
+
+@pytest.mark.parametrize(
+    ("layout", "tile", "runs"),
+    [
+        ("nchw", {"w": 48, "k": 4}, 32 * 14 * 2),  # rows of channels, in two parts
+        ("nchw", {"k": 32, "w": 14}, 32 * 14 * 4),
+        ("nchw", {"k": 16, "h": 2, "w": 56}, 32 * 7),  # whole rows follow each other
+        ("nchw", {"k": 32}, 32 * 14 * 56),
+        ("nhwc", {"k": 16, "w": 14}, 14 * 56 * 2),
+        ("nhwc", {"k": 32, "w": 14}, 14 * 4),  # pixels with all of their channels do, too
+    ],
+)
+def test_runs_of_output_are_what_lies_apart(layout: str, tile: dict[str, int], runs: int) -> None:
+    problem = conv2d(k=32, h=14, w=56, c=8, r=1, s=1, layout=layout)
+    kernel = Microkernel(next(iter(tile)), 16, tile, ("c",))
+    assert output_runs(problem, kernel) == runs
