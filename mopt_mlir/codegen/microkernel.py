@@ -28,8 +28,8 @@ from mopt_mlir.codegen.operands import (
 from mopt_mlir.codegen.partials import Partials
 from mopt_mlir.codegen.prefetch import (
     OUTPUT_AHEAD_STEPS,
+    InputPrefetch,
     PanelPrefetch,
-    emit_input_prefetch,
     emit_output_prefetch,
     emit_weights_prefetch,
 )
@@ -118,7 +118,6 @@ def emit_microkernel(
     initial = output.initial(reduced)
     panel = None if panels is None else panels.panel_of(builder, ranges)
     rows = None if panels is None else next_rows(builder, panels, start)
-    ahead = PanelPrefetch.of(builder, panels, panel, ranges)
     _prefetch_output(output, ranges, sizes, upcoming)
     if partials is not None and (nearest := _nearest(problem.parallel_dims, ranges)):
         here = partials.tile(builder, start)
@@ -131,10 +130,18 @@ def emit_microkernel(
         panels,
         panel,
         rows,
-        ahead,
-        upcoming,
+        PanelPrefetch.of(builder, panels, panel, ranges),
+        InputPrefetch(
+            builder,
+            problem,
+            kernel,
+            operands.input,
+            ranges,
+            sizes,
+            _nearest([dim for dim in problem.parallel_dims if dim in problem.input.dims], ranges),
+            upcoming,
+        ),
         ranges,
-        sizes,
         tile,
     )
     output.finish(reduction.emit(kernel.reduction, start, initial), reduced)
@@ -154,13 +161,9 @@ def _prefetch_output(
     reduced = {dim: ranges[dim] for dim in problem.reduction_dims}
     start = dict(output.start)
     if prod(part.size for part in reduced.values()) < OUTPUT_AHEAD_STEPS:
-        following = _nearest(problem.parallel_dims, ranges)
-        if upcoming is not None and upcoming.dim in start:
-            start[upcoming.dim] = start[upcoming.dim] + upcoming.step
-        elif following is not None:
-            start[following] = start[following] + ranges[following].size
-        else:
+        if upcoming is None or upcoming.dim not in start:
             return
+        start[upcoming.dim] = start[upcoming.dim] + upcoming.step
     conditions = output.is_first(reduced) if output.partials is None else output.is_last(reduced)
 
     def emit() -> None:
@@ -183,10 +186,9 @@ class _Reduction:
     panels: Panels | None
     panel: Index | None
     next_rows: Index | None
-    ahead: PanelPrefetch | None
-    upcoming: NextInput | None
+    panels_ahead: PanelPrefetch | None
+    input_ahead: InputPrefetch
     ranges: Mapping[str, Range]
-    sizes: Mapping[str, int]
     tile: RegisterTile
 
     def emit(
@@ -202,21 +204,11 @@ class _Reduction:
             index, inside, carry, results = loop
             inner = {**point, dim: index}
             if dim == self._prefetching:
-                emit_input_prefetch(
-                    self.builder,
-                    self.problem,
-                    self.kernel,
-                    self.operands.input,
-                    inner,
-                    self.ranges,
-                    self.sizes,
-                    self._next_tile,
-                    self.upcoming,
-                )
+                self.input_ahead.emit(inner)
             if dim == self.kernel.reduction[0] and self.next_rows is not None:
                 self._prefetch_weights(inner)
-            if self.ahead is not None and dim == self.ahead.dim:
-                self.ahead.emit(self.builder, inner)
+            if self.panels_ahead is not None and dim == self.panels_ahead.dim:
+                self.panels_ahead.emit(self.builder, inner)
             carry(self.emit(dims[1:], inner, inside))
         return results
 
@@ -234,12 +226,6 @@ class _Reduction:
             point,
             self.kernel.reduction[0],
         )
-
-    @property
-    def _next_tile(self) -> str | None:
-        """The dim along which the next register tile lies that reads other input."""
-        dims = [dim for dim in self.problem.parallel_dims if dim in self.problem.input.dims]
-        return _nearest(dims, self.ranges)
 
     @property
     def _prefetching(self) -> str:

@@ -40,15 +40,14 @@ SCRATCH = "mopt.scratch"
 class Place:
     """Where in the nest the next operation goes: what the open loops cover of each dim, the packed
     weights if they are filled, and the memory that they will be packed into if it is allocated.
-    `stepped` is the innermost loop that moves in the packed weights, as its dim and step, and
-    `moved` that which moves in the input; `upcoming` is the input that is read next. `sums` is the
-    memory of partial sums, which `partials` knows how to use once a loop splits the reduction."""
+    `stepped` is the innermost loop that moves in the packed weights, as its dim and step;
+    `upcoming` is the input that is read next. `sums` is the memory of partial sums, which
+    `partials` knows how to use once a loop splits the reduction."""
 
     ranges: Ranges
     panels: Panels | None = None
     scratch: Any = None
     stepped: tuple[str, int] | None = None
-    moved: tuple[str, int] | None = None
     upcoming: NextInput | None = None
     sums: Any = None
     partials: Partials | None = None
@@ -220,17 +219,18 @@ class Nest:
         return inner if inner.panels is None else self._in_panels(inner, dim, place.ranges)
 
     def _in_input(self, inner: Place, dim: str, outer: Ranges) -> Place:
-        """`inner`, in a loop over `dim`, with the input that is read next: the loops tell it that
-        surround register tiles which all read the same, or together no more than stays in L1."""
+        """`inner`, in a loop over `dim`, with the input that is read next: the outermost loop tells
+        it of which a step reads no more than stays in L1, or else the innermost one."""
         if dim in self.problem.input.dims:
-            is_near = bytes_read(self.problem.input, _sizes(outer)) <= NEAR_BYTES
-            upcoming = inner.upcoming if is_near else None
-            return replace(inner, moved=(dim, inner.ranges[dim].size), upcoming=upcoming)
-        if inner.moved is None:
+            if inner.upcoming and bytes_read(self.problem.input, _sizes(outer)) <= NEAR_BYTES:
+                return inner
+            return replace(inner, upcoming=NextInput(dim, inner.ranges[dim].size))
+        if inner.upcoming is None or inner.upcoming.channel is not None:
             return inner
         unit = self.plan.microkernel.extent(dim)
         tiles = -(-outer[dim].size // unit)
-        return replace(inner, upcoming=NextInput(*inner.moved, dim, unit, tiles), moved=None)
+        shared = replace(inner.upcoming, channel=dim, unit=unit, tiles=tiles)
+        return replace(inner, upcoming=shared)
 
     def _in_panels(self, inner: Place, dim: str, outer: Ranges) -> Place:
         """`inner`, in a loop over `dim`, with the panels that are read next: the innermost loop in

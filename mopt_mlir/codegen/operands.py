@@ -87,15 +87,15 @@ class NextPanels:
 class NextInput:
     """The input that is read after the current one: `step` further along `dim`.
 
-    Until then register tiles step along the output channels `channel` in steps of `unit`, `tiles`
-    times: each of them can prefetch a part.
+    Until then register tiles step along the output channels `channel`, if there are several, in
+    steps of `unit`, `tiles` times: each of them can prefetch a part.
     """
 
     dim: str
     step: int
-    channel: str
-    unit: int
-    tiles: int
+    channel: str | None = None
+    unit: int = 1
+    tiles: int = 1
 
 
 @dataclass(frozen=True)

@@ -6,32 +6,32 @@
 
 // CHECK-LABEL: func.func @later_channel
 // CHECK:         affine.for %h = 0 to 14
-// CHECK:           affine.for %[[C:c.+]] = 0 to 32 iter_args
+// CHECK:           affine.for %[[C:c.+]] = 0 to 72 iter_args
 // CHECK:             affine.for %[[R:r.+]] = 0 to 3 iter_args
 // CHECK-NEXT:          affine.prefetch %arg0[0, %[[C]] + 2, %h + %[[R]], 0], read, locality<3>
 // CHECK-NEXT:          affine.prefetch %arg0[0, %[[C]] + 2, %h + %[[R]], 15], read, locality<3>
 // CHECK-NEXT:          affine.for %s{{.*}} = 0 to 3 iter_args
 // CHECK-NOT:             affine.prefetch
 // CHECK:         return
-func.func @later_channel(%input: memref<1x32x16x16xf32>, %weights: memref<16x32x3x3xf32>,
+func.func @later_channel(%input: memref<1x72x16x16xf32>, %weights: memref<16x72x3x3xf32>,
                          %output: memref<1x16x14x14xf32>) {
   linalg.conv_2d_nchw_fchw {mopt.plan = {
       machine = "znver5", threads = 1, packing = "whole", levels = [],
       microkernel = {lanes = "k", vector = 16, tile = {k = 16, w = 14}, reduction = ["c", "r", "s"]}}}
-    ins(%input, %weights : memref<1x32x16x16xf32>, memref<16x32x3x3xf32>)
+    ins(%input, %weights : memref<1x72x16x16xf32>, memref<16x72x3x3xf32>)
     outs(%output : memref<1x16x14x14xf32>)
   return
 }
 
 // A reduction so short that most of it would come before the first prefetch is of use: the same
-// channel is asked for at the next register tile.
+// channel is asked for where it is read next, a row further down, as a row stays in L1.
 
-// CHECK-LABEL: func.func @next_tile
+// CHECK-LABEL: func.func @next_row
 // CHECK:         affine.for %w = 0 to 28 step 14
 // CHECK:           affine.for %[[C:c.+]] = 0 to 3 iter_args
 // CHECK:             affine.for %[[R:r.+]] = 0 to 3 iter_args
-// CHECK-NEXT:          affine.prefetch %arg0[0, %[[C]], %h + %[[R]], %w + 14], read, locality<3>
-func.func @next_tile(%input: memref<1x3x16x30xf32>, %weights: memref<16x3x3x3xf32>,
+// CHECK-NEXT:          affine.prefetch %arg0[0, %[[C]], %h + %[[R]] + 1, %w], read, locality<3>
+func.func @next_row(%input: memref<1x3x16x30xf32>, %weights: memref<16x3x3x3xf32>,
                      %output: memref<1x16x14x28xf32>) {
   linalg.conv_2d_nchw_fchw {mopt.plan = {
       machine = "znver5", threads = 1, packing = "whole", levels = [],
