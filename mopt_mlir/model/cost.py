@@ -69,9 +69,10 @@ PACK_CONFLICT_CYCLES = 5.0
 PACK_PASSES = 3
 """Weights are read, the lines of the panel are read for the stores to them, and written back."""
 
-PACKED_COPIES: Mapping[str, int] = {"L3": 2, "L2": 2, "L1": 1}
+PACKED_COPIES = 2
 """How much room weights take at the level that packs them: the next block is on its way while one
-is in use (measured: panels of half of L2 are a tenth slower than of a quarter), but not in L1."""
+is in use. Measured: panels of half of L2 are a tenth slower than of a quarter, as are those of a
+third of L1 that are packed there."""
 
 
 @dataclass(frozen=True)
@@ -153,7 +154,7 @@ def cache_bytes(
     entered. Their sum is what has to fit into `usable`."""
     return {
         name: tensor.element.size
-        * (PACKED_COPIES[level] if packs and tensor is problem.weights else 1)
+        * (PACKED_COPIES if packs and tensor is problem.weights else 1)
         * occupied(problem, tensor, tile, line_bytes(problem, machine, tensor, level, panels))
         for name, tensor in zip(TENSORS, problem.tensors, strict=True)
     }

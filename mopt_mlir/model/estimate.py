@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from mopt_mlir.machine.machine import Machine
-from mopt_mlir.model.cost import FILLED_FROM, predict
+from mopt_mlir.model.cost import FILLED_FROM, Rates, predict, seconds_of_runs
 from mopt_mlir.model.residency import resident_volumes
 from mopt_mlir.plan import Plan, Prediction
 from mopt_mlir.problem import Problem
@@ -38,9 +38,14 @@ def estimate(problem: Problem, machine: Machine, plan: Plan) -> Prediction:
     predicted = predict(problem, machine, plan)
     volumes = resident_volumes(problem, machine, plan, predicted)
     seconds = dict(predicted.seconds)
+    runs = 0.0
+    if not plan.nontemporal:
+        runs = seconds_of_runs(problem, plan.microkernel, Rates.of(machine, cores=1))
+    seconds["DRAM"] -= runs
     for resource in FILLED_FROM.values():
         moved = sum(predicted.volumes[resource].values())
         seconds[resource] *= sum(volumes[resource].values()) / moved if moved else 1.0
+    seconds["DRAM"] += runs
     core = seconds["compute"] + seconds["packing"]
     slowest = max(core, *(seconds[name] for name in volumes))
     exposed = sum(EXPOSED[name] * time for name, time in seconds.items() if name in EXPOSED)

@@ -185,7 +185,7 @@ class Evaluator:
                     elements = elements * touched(part, points, taps)
                 total[:, at] += elements
                 if index == WEIGHTS:
-                    weights[:, at] = (PACKED_COPIES[level] - 1) * elements
+                    weights[:, at] = (PACKED_COPIES - 1) * elements
         found = []
         for place in self.packings:
             packed = np.array([level == place for level in LEVELS])

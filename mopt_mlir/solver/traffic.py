@@ -43,7 +43,7 @@ class Traffic(Variables):
             sizes.append(self.exp(f"footprint:{level}:{tensor.name}", exponent))
         if level in self.place:
             more = self.variable(f"packed:{level}")
-            self.add(more >= (PACKED_COPIES[level] - 1) * (sizes[WEIGHTS] - 1 + self.place[level]))
+            self.add(more >= (PACKED_COPIES - 1) * (sizes[WEIGHTS] - 1 + self.place[level]))
             sizes.append(more)
         self.add(self.sum(sizes) <= 1)
 
