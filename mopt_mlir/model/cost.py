@@ -69,10 +69,10 @@ PACK_CONFLICT_CYCLES = 5.0
 PACK_PASSES = 3
 """Weights are read, the lines of the panel are read for the stores to them, and written back."""
 
-PACKED_COPIES = 2
+PACKED_COPIES: Mapping[str, int] = {"L3": 2, "L2": 2, "L1": 1}
 """How much room weights take at the level that packs them: the next block is on its way while one
-is in use. Measured: panels of half of L2 are a tenth slower than of a quarter, as are those of a
-third of L1 that are packed there."""
+is in use (measured: panels of half of L2 are a tenth slower than of a quarter). In L1 it comes line
+by line and drives out little (measured: a third of L1 is faster than the same panels in L2)."""
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,7 @@ def cache_bytes(
     entered. Their sum is what has to fit into `usable`."""
     return {
         name: tensor.element.size
-        * (PACKED_COPIES if packs and tensor is problem.weights else 1)
+        * (PACKED_COPIES[level] if packs and tensor is problem.weights else 1)
         * occupied(problem, tensor, tile, line_bytes(problem, machine, tensor, level, panels))
         for name, tensor in zip(TENSORS, problem.tensors, strict=True)
     }
@@ -242,6 +242,11 @@ def seconds_of_runs(problem: Problem, kernel: Microkernel, rates: Rates) -> floa
     """What it takes more than the volume says that the output is written in short runs, if that
     happens through the caches."""
     return RUN_SECONDS * output_runs(problem, kernel) / rates.cores
+
+
+def passes_caches_by(problem: Problem, plan: Plan) -> bool:
+    """Whether stores of the output go past the caches: asked for, and each element stored once."""
+    return plan.nontemporal and _visits(problem, plan, _walk(problem, plan)) == 1
 
 
 def _memory_seconds(

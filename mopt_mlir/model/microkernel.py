@@ -207,13 +207,15 @@ def _work(
 def output_runs(problem: Problem, kernel: Microkernel) -> int:
     """Pieces of memory, apart from each other, that register tiles write: rows of pixels, of
     channels, or several whole ones that follow each other."""
-    runs, is_whole = 1, True
-    for axis in reversed(problem.output.axes):
+    output, runs = problem.output, 1
+    reach: int | None = 1  # elements that follow each other, if all so far do
+    for axis, stride in zip(reversed(output.axes), reversed(output.strides), strict=True):
         for dim in axis.dims:
             extent = problem.extent(dim)
-            unit = min(kernel.extent(dim), extent) if is_whole else 1
+            unit = min(kernel.extent(dim), extent) if stride == reach else 1
             runs *= -(-extent // unit)
-            is_whole = is_whole and unit == extent
+            if extent > 1:
+                reach = reach * extent if reach and unit == extent else None
     return runs
 
 

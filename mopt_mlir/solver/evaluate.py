@@ -140,13 +140,13 @@ class Evaluator:
         classes = np.zeros(tilings.shape[:2], dtype=np.int64)
         packing = np.zeros(len(tilings), dtype=np.int64)
         streamed = np.zeros(len(tilings), dtype=np.bool_)
-        registers: dict[frozenset[str], tuple[Floats, Floats, npt.NDArray[np.bool_]]] = {}
+        registers: dict[frozenset[str], tuple[Floats, Floats, Floats]] = {}
         for scenario in self._scenarios:
             streams = scenario.streams
             if streams not in registers:
                 visits = self._visits(walk, streams, single)
-                once = (visits == 1) & self.choice.streams
-                registers[streams] = *self._register_seconds(visits, innermost.covered), once
+                saved = self._saved(visits, traffic[0].output)
+                registers[streams] = *self._register_seconds(visits, innermost.covered), saved
             objective, chosen = self._scenario_cost(scenario, registers[streams], traffic)
             filled = overflows[scenario.packing]
             rank = objective * np.where(filled > 1, TOO_FULL * filled, 1.0)
@@ -156,7 +156,7 @@ class Evaluator:
             overflow = np.where(better, filled, overflow)
             packing = np.where(better, scenario.packing, packing)
             classes = np.where(better[:, None], chosen, classes)
-            streamed = np.where(better, registers[streams][2], streamed)
+            streamed = np.where(better, registers[streams][2] > 0, streamed)
         return Costs(cost, overflow, self._loops(tilings), classes, packing, streamed)
 
     def nest(self, tilings: Ints) -> Ints:
@@ -185,7 +185,7 @@ class Evaluator:
                     elements = elements * touched(part, points, taps)
                 total[:, at] += elements
                 if index == WEIGHTS:
-                    weights[:, at] = (PACKED_COPIES - 1) * elements
+                    weights[:, at] = (PACKED_COPIES[level] - 1) * elements
         found = []
         for place in self.packings:
             packed = np.array([level == place for level in LEVELS])
@@ -224,6 +224,13 @@ class Evaluator:
         moved = sum(size * amount for size, amount in zip(sizes, elements, strict=True))
         rates = self.choice.rates
         return (cycles + per_visit * visits) / rates.cycles, np.asarray(moved / rates.bytes["L1"])
+
+    def _saved(self, visits: Floats, written: Floats) -> Floats:
+        """Seconds of DRAM that stores of the output past the caches save, where they do: it takes
+        `written` through the caches, if it is written once."""
+        rates = self.choice.rates
+        saved = (1 - rates.streamed / rates.written) * written + self.choice.runs
+        return np.where((visits == 1) & self.choice.streams, np.maximum(saved, 0.0), 0.0)
 
     def _register_parts(self, covered: Ints) -> Floats:
         """The fields of `RegisterWork` per tiling."""
@@ -304,16 +311,14 @@ class Evaluator:
     def _scenario_cost(
         self,
         scenario: _Scenario,
-        registers: tuple[Floats, Floats, npt.NDArray[np.bool_]],
+        registers: tuple[Floats, Floats, Floats],
         traffic: tuple[_Traffic, _Traffic, _Traffic],
     ) -> tuple[Floats, Ints]:
         """The objective in seconds, and the classes, if they are chosen and packed like this."""
         best = [level.cheapest(who) for level, who in zip(traffic, scenario.members, strict=True)]
-        core, l1, streamed = registers
+        core, l1, saved = registers
         times = {"L1": l1, **{name: time for name, (time, _) in zip(FILLS, best, strict=True)}}
-        # Where the output is written once its volume does not depend on the order.
-        saved = (1 - self.choice.rates.streamed / self.choice.rates.written) * traffic[0].output
-        times["DRAM"] = times["DRAM"] + np.where(streamed, -saved, self.choice.runs)
+        times["DRAM"] = times["DRAM"] + self.choice.runs - saved
         place = self.packings[scenario.packing]
         if self.choice.packs:
             core = core + self._pack(place, scenario, traffic, times)

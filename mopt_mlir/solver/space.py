@@ -56,8 +56,8 @@ class Choice:
     it that the busiest core visits whatever the tiles, `grain[dim]` what tile sizes along a
     reduction dim are multiples of (1 if it is absent), `work` that core's register work for
     `covered`, `bound` a lower bound on the objective in seconds. `packed` says whether the kernel
-    reads panels, `packs` whether they are made at run time, `streams` whether non-temporal stores
-    of the output may pay; without them `runs` seconds are added to those of its volume.
+    reads panels, `packs` whether they are made at run time, `streams` whether there may be
+    non-temporal stores of the output; without them `runs` seconds are added to those of its volume.
     """
 
     kernel: Microkernel
@@ -79,7 +79,8 @@ class Choice:
     def written(self) -> float:
         """How many times as long as reading it from memory it takes to write the output there, at
         least."""
-        return self.rates.streamed if self.streams else self.rates.written
+        written, streamed = self.rates.written, self.rates.streamed
+        return min(written, streamed) if self.streams else written
 
     @property
     def least_runs(self) -> float:
@@ -153,7 +154,7 @@ def choices(
                 rates,
                 packed=packed,
                 packs=packs,
-                streams=streams and rates.streamed < rates.written,
+                streams=streams,
                 runs=seconds_of_runs(problem, kernel, rates),
                 grain=grain,
                 bound=0.0,

@@ -43,7 +43,7 @@ class Traffic(Variables):
             sizes.append(self.exp(f"footprint:{level}:{tensor.name}", exponent))
         if level in self.place:
             more = self.variable(f"packed:{level}")
-            self.add(more >= (PACKED_COPIES - 1) * (sizes[WEIGHTS] - 1 + self.place[level]))
+            self.add(more >= (PACKED_COPIES[level] - 1) * (sizes[WEIGHTS] - 1 + self.place[level]))
             sizes.append(more)
         self.add(self.sum(sizes) <= 1)
 
@@ -126,8 +126,8 @@ class Traffic(Variables):
         self.add(past <= self.of_choice(float(choice.streams) for choice in self.choices))
         most = sum(log(self.problem.extent(dim)) for dim in self.problem.reduction_dims)
         self.add(self.visits <= most * (1 - past))
-        streaming = [choice.rates for choice in self.choices if choice.streams]
-        return past * log(min(rates.streamed / rates.written for rates in streaming))
+        streaming = [choice for choice in self.choices if choice.streams]
+        return past * log(min(choice.written / choice.rates.written for choice in streaming))
 
     def _log_brought(self, level: str, part: MemoryAxis, tensor: int) -> Expression:
         """At least the logarithm of the elements that all tiles bring in along a contiguous axis

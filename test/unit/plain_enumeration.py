@@ -267,7 +267,7 @@ class One:
         used: Any = 0.0
         for index, tensor in enumerate(self.problem.tensors):
             size: Any = tensor.element.size
-            if index == WEIGHTS and LEVELS[level] == place:
+            if index == WEIGHTS and LEVELS[level] == place != "L1":
                 size = 2 * size  # the next block is on its way
             for axis in range(len(tensor.axes)):
                 size = size * self.over_axis(index, axis, one_tile, one_tile)
@@ -410,9 +410,10 @@ class One:
         runs: Any = RUN_SECONDS * self.runs() / self.cores
         if self.may_stream():
             once = np.asarray(self.moved(0, OUTPUT, (frozenset(), None)))
-            saved = self.passes("write") - self.passes("stream")
-            amounts["DRAM"] = amounts["DRAM"] - np.where(visits == 1, saved * once, 0.0)
-            runs = np.where(visits == 1, 0.0, runs)
+            size = self.problem.output.element.size * once
+            read = min(self.machine.dram_bandwidth * self.cores, self.machine.dram_bandwidth_all)
+            past, through = (self.passes(how) * size / (read * 1e9) for how in ("stream", "write"))
+            runs = np.where(visits == 1, np.minimum(past - through, runs), runs)
         passed = {"whole": ("L1", "L2", "L3", "DRAM"), "L3": ("L1", "L2", "L3")}
         passed |= {"L2": ("L1", "L2"), "L1": ("L1",), "none": ()}
         if place != "none":
@@ -484,10 +485,7 @@ class One:
         return float(read / min(one * self.cores, most))
 
     def may_stream(self) -> bool:
-        """Whether the output exceeds the last cache, is written in whole aligned vectors, and that
-        is faster past the caches."""
-        if self.passes("stream") >= self.passes("write"):
-            return False
+        """Whether the output exceeds the last cache and is written in whole aligned vectors."""
         output, vector = self.problem.output, self.kernel.vector
         size = output.element.size * prod(self.problem.extent(d) for d in output.dims)
         if size <= self.machine.capacity_factor * self.machine.cache("L3").size:

@@ -30,11 +30,12 @@ def random_machine(rng: random.Random) -> Machine:
     speed = clock * rng.choice([0.2, 1.0, 4.0])
     writes = {}
     if rng.random() < 0.5:
+        stream = rng.choice([1.8, 2.5])
         writes = {
             "dram_write_bandwidth": 2 * speed,
             "dram_write_bandwidth_all": 3 * speed,
-            "dram_stream_bandwidth": 2.5 * speed,
-            "dram_stream_bandwidth_all": 3.5 * speed,
+            "dram_stream_bandwidth": stream * speed,
+            "dram_stream_bandwidth_all": (stream + 1) * speed,
         }
     return Machine(
         name="tiny",
