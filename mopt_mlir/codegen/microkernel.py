@@ -27,6 +27,7 @@ from mopt_mlir.codegen.operands import (
 )
 from mopt_mlir.codegen.partials import Partials
 from mopt_mlir.codegen.prefetch import (
+    AHEAD_STEPS,
     OUTPUT_AHEAD_STEPS,
     InputPrefetch,
     PanelPrefetch,
@@ -154,16 +155,17 @@ def _prefetch_output(
     upcoming: NextInput | None,
 ) -> None:
     """Ask for the output of a register tile, in the only visit that finds it outside of the caches;
-    for that of the next one, where too few outer products come before the stores."""
+    where too few outer products come before the stores, for that of a later one."""
     builder, problem, operands = output.builder, output.problem, output.operands
     if operands.nontemporal:
         return
     reduced = {dim: ranges[dim] for dim in problem.reduction_dims}
     start = dict(output.start)
-    if prod(part.size for part in reduced.values()) < OUTPUT_AHEAD_STEPS:
-        if upcoming is None or upcoming.dim not in start:
-            return
+    steps = prod(part.size for part in reduced.values())
+    if steps < OUTPUT_AHEAD_STEPS and upcoming is not None and upcoming.dim in start:
         start[upcoming.dim] = start[upcoming.dim] + upcoming.step
+    elif steps < AHEAD_STEPS:
+        return
     conditions = output.is_first(reduced) if output.partials is None else output.is_last(reduced)
 
     def emit() -> None:

@@ -219,8 +219,11 @@ class Nest:
         return inner if inner.panels is None else self._in_panels(inner, dim, place.ranges)
 
     def _in_input(self, inner: Place, dim: str, outer: Ranges) -> Place:
-        """`inner`, in a loop over `dim`, with the input that is read next: the outermost loop tells
-        it of which a step reads no more than stays in L1, or else the innermost one."""
+        """`inner`, in a loop over `dim`, with the input that is read next. That is told by one of
+        the loops that move in the input by more than taps: the outermost of which a step reads at
+        most NEAR_BYTES, or else the innermost."""
+        if dim in self.problem.by_role(Role.FILTER):
+            return inner
         if dim in self.problem.input.dims:
             if inner.upcoming and bytes_read(self.problem.input, _sizes(outer)) <= NEAR_BYTES:
                 return inner

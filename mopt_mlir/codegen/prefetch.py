@@ -3,7 +3,7 @@
 Each step of the outermost reduction dim (an input channel, as a rule) reads a short run of pixels
 from another page, which hardware prefetchers do not foresee: without help every step waits for
 memory. So the lines of a later step are asked for, once per run of filter taps: some steps ahead in
-the same register tile, or, where the whole reduction is short, the same step of the next tile.
+the same register tile, or, where the whole reduction is short, the same step of a later tile.
 Where several register tiles share what is read or packed next, each asks for a part of it.
 """
 
@@ -29,7 +29,8 @@ AHEAD_STEPS = 24
 come too late for cold data, twice as many waste the last ones of short reductions."""
 
 OUTPUT_AHEAD_STEPS = 2 * AHEAD_STEPS
-"""The same for the output, at least: its stores come all at once, and so do its prefetches."""
+"""Outer products that are best between a prefetch of output and its stores: the prefetches of a
+register tile come all at once, so that the last of them takes longer."""
 
 SHORT_REDUCTION = 24 * AHEAD_STEPS
 """Below so many outer products the prefetch goes to a later register tile, since the first steps of
@@ -43,8 +44,8 @@ MOST_PREFETCHES = 1 / 4
 """Per multiply-add: where the next block of weights needs more, it is not worth while."""
 
 NEAR_BYTES = 32 << 10
-"""Input that is read between two steps of a loop, at most, to prefetch it a step earlier: it stays
-in L1 until then."""
+"""Input that is read between two steps of a loop, at most, to prefetch it a step earlier: most of
+it is still in L1 then."""
 
 PANELS_IN_L2 = 256 << 10
 """Bytes of packed weights that are left to the L2 cache, where they stay between their uses."""
@@ -57,10 +58,10 @@ SHORT_RUN_BYTES = 512
 class InputPrefetch:
     """The input that the register tile of `sizes` at the start of `ranges` asks for.
 
-    It is that of a later step, or in a short reduction that of a later tile, of which each register
-    tile asks for a part if several read the same: it is `upcoming`. `next_tile` is the dim along
-    which the next register tile lies, if there is one. What is asked for may lie outside of the
-    input.
+    In a long reduction it is that of a later step, in a short one that of a later register tile,
+    which `upcoming` tells; where several tiles read the same input, each asks for a part of it.
+    `next_tile` is the dim along which the next register tile lies, if there is one. What is asked
+    for may lie outside of the input.
     """
 
     builder: Builder
@@ -74,7 +75,7 @@ class InputPrefetch:
 
     def emit(self, point: Mapping[str, Index]) -> None:
         """Ask for it at `point`, which has the reduction dims whose loops are open; the others
-        count with their whole extent."""
+        count with all that the register tile reads of them."""
         tensor, channel = self.problem.input, self.kernel.reduction[0]
         step = tensor.step(channel)
         if self._is_dense:
@@ -85,9 +86,9 @@ class InputPrefetch:
         if not is_run or step is None or step * tensor.element.size < SHORT_RUN_BYTES:
             return
         taps = prod(self.ranges[dim].size for dim in self.kernel.reduction[1:])
-        inner = {d: self.problem.extent(d) for d in self.kernel.reduction if d not in point}
-        at = {**point, **dict.fromkeys(inner, Index())}
-        lines = _lines(tensor, {**self.sizes, **inner})
+        inner = [dim for dim in self.kernel.reduction if dim not in point]
+        at = {**point, **{dim: self.ranges[dim].start for dim in inner}}
+        lines = _lines(tensor, {**self.sizes, **{dim: self.ranges[dim].size for dim in inner}})
         is_short = taps * self.ranges[channel].size < SHORT_REDUCTION
         if self.upcoming is not None and (is_short or self._is_shared(self.upcoming)):
             at[self.upcoming.dim] = at[self.upcoming.dim] + self.upcoming.step
@@ -102,11 +103,8 @@ class InputPrefetch:
 
     def _is_shared(self, upcoming: NextInput) -> bool:
         """Whether several register tiles, one after the other, read the same input until then."""
-        if upcoming.channel is None:
-            return False
-        if self.next_tile is None:
-            return True
-        return self.ranges[self.next_tile].depth < self.ranges[upcoming.channel].depth
+        nearest = 0 if self.next_tile is None else self.ranges[self.next_tile].depth
+        return upcoming.channel is not None and nearest < self.ranges[upcoming.channel].depth
 
     @property
     def _is_dense(self) -> bool:

@@ -41,6 +41,45 @@ func.func @next_row(%input: memref<1x3x16x30xf32>, %weights: memref<16x3x3x3xf32
   return
 }
 
+// One row of taps at a time, in a loop around the tile: what the same row reads in the next tile.
+
+// CHECK-LABEL: func.func @one_row_of_taps
+// CHECK:         affine.for %h_L1 = 0 to 14 step 2
+// CHECK:           affine.for %r_L1 = 0 to 3
+// CHECK:             affine.for %h =
+// CHECK:               affine.for %[[C:c.+]] = 0 to 3 iter_args
+// CHECK-NEXT:            affine.prefetch %arg0[0, %[[C]], %h + %r_L1 + 2, 0], read
+func.func @one_row_of_taps(%input: memref<1x3x16x16xf32>, %weights: memref<16x3x3x3xf32>,
+                           %output: memref<1x16x14x14xf32>) {
+  linalg.conv_2d_nchw_fchw {mopt.plan = {
+      machine = "znver5", threads = 1, packing = "whole",
+      microkernel = {lanes = "k", vector = 16, tile = {k = 16, w = 14}, reduction = ["c", "r", "s"]},
+      levels = [{name = "L1", order = ["k", "w", "c", "s", "h", "r"],
+                 tile = {k = 16, h = 2, w = 14, c = 3, r = 1, s = 3}}]}}
+    ins(%input, %weights : memref<1x3x16x16xf32>, memref<16x3x3x3xf32>)
+    outs(%output : memref<1x16x14x14xf32>)
+  return
+}
+
+// A loop over taps does not tell what is read next, as that has been read for the tap before.
+
+// CHECK-LABEL: func.func @taps_outside
+// CHECK:         affine.for %s_L1 = 0 to 3
+// CHECK:           affine.for %h_L1 = 0 to 14
+// CHECK:               affine.for %[[R:r.+]] = 0 to 3 iter_args
+// CHECK-NEXT:            affine.prefetch %arg0[0, %{{.+}}, %h_L1 + %[[R]] + 1, %s_L1], read
+func.func @taps_outside(%input: memref<1x3x16x16xf32>, %weights: memref<16x3x3x3xf32>,
+                        %output: memref<1x16x14x14xf32>) {
+  linalg.conv_2d_nchw_fchw {mopt.plan = {
+      machine = "znver5", threads = 1, packing = "whole",
+      microkernel = {lanes = "k", vector = 16, tile = {k = 16, w = 14}, reduction = ["c", "r", "s"]},
+      levels = [{name = "L1", order = ["k", "w", "c", "r", "s", "h"],
+                 tile = {k = 16, h = 1, w = 14, c = 3, r = 3, s = 1}}]}}
+    ins(%input, %weights : memref<1x3x16x16xf32>, memref<16x3x3x3xf32>)
+    outs(%output : memref<1x16x14x14xf32>)
+  return
+}
+
 // Four register tiles read the same row of input: each asks for one of the two lines in which the
 // next row may lie.
 
