@@ -168,13 +168,19 @@ def _method(trials: Sequence[Trial]) -> str:
     head = trials[0].head
     spreads = [spread for trial in trials for spread in tables.spread_of_rounds(trial)]
     return _METHOD.format(
-        samples=max((len(v.sample) for trial in trials for v in trial.verdicts), default=0),
+        samples=_span([len(v.sample) for trial in trials for v in trial.verdicts]),
         seed=head["must_agree"]["seed"],
         cold="caches flushed before each run" if head["must_agree"]["cold"] else "caches warm",
         rounds=head["rounds"],
         final_rounds=head["final_rounds"],
         scatter=tables.percent(median(spreads)) if spreads else "an unknown amount",
     )
+
+
+def _span(numbers: Sequence[int]) -> str:
+    """The least and the largest, as in "30 to 60", or what all are."""
+    least, most = min(numbers, default=0), max(numbers, default=0)
+    return str(most) if least == most else f"{least} to {most}"
 
 
 def _losses(trial: Trial, drawn: set[str]) -> Iterator[str]:

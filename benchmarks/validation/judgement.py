@@ -11,7 +11,7 @@ from statistics import fmean, median
 from typing import Any
 
 from mopt_mlir.machine.machine import Cache, Machine
-from mopt_mlir.model.cost import MEMORY, predict
+from mopt_mlir.model.cost import MEMORY, predict, runs_of
 from mopt_mlir.model.estimate import estimate
 from mopt_mlir.model.residency import resident_volumes
 from mopt_mlir.plan import Plan, Prediction
@@ -144,14 +144,16 @@ class Verdict:
 @dataclass(frozen=True)
 class Flow:
     """A plan whose accesses were simulated: bytes by resource and tensor, found and predicted;
-    `resident` are the predicted ones with what caches keep beyond their tiles. `misses` of each
-    cache are in lines, also as `valgrind` counts them, if it did."""
+    `resident` are the predicted ones with what caches keep beyond their tiles, `runs` the seconds
+    of DRAM that are due to no volume. `misses` of each cache are in lines, also as `valgrind`
+    counts them, if it did."""
 
     operator: str
     key: str
     plan: Plan
     sampled: bool
     prediction: Prediction
+    runs: float
     resident: Mapping[str, Mapping[str, float]]
     found: Mapping[str, Volumes]
     misses: Mapping[str, int]
@@ -177,12 +179,14 @@ class Flow:
 
     @property
     def slowest_memory(self) -> str:
-        """The resource that the model calls the bottleneck, but for computing."""
+        """The resource that the model calls the bottleneck, but for computing: whose volume takes
+        the longest."""
 
         def seconds(name: str) -> float:
             moved = sum(self.resident[name].values())
             tiles = sum(self.prediction.volumes[name].values())
-            return self.prediction.seconds[name] * moved / tiles
+            beside = self.runs if name == "DRAM" else 0.0
+            return (self.prediction.seconds[name] - beside) * moved / tiles
 
         return max(MEMORY, key=seconds)
 
@@ -317,6 +321,7 @@ def _flow(record: Simulated, problem: Problem, machine: Machine) -> Flow:
         subject.plan,
         subject.role == "sample",
         prediction,
+        runs_of(problem, machine, subject.plan),
         resident_volumes(problem, machine, subject.plan, prediction),
         record.volumes,
         record.misses,

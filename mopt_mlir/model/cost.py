@@ -244,9 +244,12 @@ def seconds_of_runs(problem: Problem, kernel: Microkernel, rates: Rates) -> floa
     return RUN_SECONDS * output_runs(problem, kernel) / rates.cores
 
 
-def passes_caches_by(problem: Problem, plan: Plan) -> bool:
-    """Whether stores of the output go past the caches: asked for, and each element stored once."""
-    return plan.nontemporal and _visits(problem, plan, _walk(problem, plan)) == 1
+def runs_of(problem: Problem, machine: Machine, plan: Plan) -> float:
+    """The part of the seconds of DRAM that no volume takes in the prediction for `plan`."""
+    if plan.nontemporal and _visits(problem, plan, _walk(problem, plan)) == 1:
+        return 0.0
+    rates = Rates.of(machine, prod(plan.parallel.values()))
+    return seconds_of_runs(problem, plan.microkernel, rates)
 
 
 def _memory_seconds(

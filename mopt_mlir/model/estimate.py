@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from mopt_mlir.machine.machine import Machine
-from mopt_mlir.model.cost import FILLED_FROM, Rates, passes_caches_by, predict, seconds_of_runs
+from mopt_mlir.model.cost import FILLED_FROM, predict, runs_of
 from mopt_mlir.model.residency import resident_volumes
 from mopt_mlir.plan import Plan, Prediction
 from mopt_mlir.problem import Problem
@@ -38,9 +38,7 @@ def estimate(problem: Problem, machine: Machine, plan: Plan) -> Prediction:
     predicted = predict(problem, machine, plan)
     volumes = resident_volumes(problem, machine, plan, predicted)
     seconds = dict(predicted.seconds)
-    runs = 0.0
-    if not passes_caches_by(problem, plan):
-        runs = seconds_of_runs(problem, plan.microkernel, Rates.of(machine, cores=1))
+    runs = runs_of(problem, machine, plan)
     seconds["DRAM"] -= runs
     for resource in FILLED_FROM.values():
         moved = sum(predicted.volumes[resource].values())

@@ -1,6 +1,6 @@
 """What the report makes of measurements and volumes that are made up."""
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import pytest
 
@@ -177,9 +177,20 @@ def test_the_document_is_the_same_for_the_same_data(tmp_path):
         written.append({path.name: path.read_bytes() for path in files})
     assert written[0] == written[1]
     text = written[0]["validation.md"].decode()
+    assert f"Of each operator {len(SAMPLED)} plans" in text
     assert "it crashed" in text
     assert "**missed**" in text
     assert all(f"validation/{name}" in text for name in written[0] if name.endswith(".svg"))
+
+
+def test_operators_of_which_more_plans_were_timed_are_told(tmp_path):
+    few, paths = trial_of(tmp_path, (2.0, 1.6, 0.8, 4.0, 5.0))
+    (verdict,) = few.verdicts
+    fewer = replace(verdict, points={key: verdict.points[key] for key in list(verdict.points)[:2]})
+    more = replace(few, verdicts=(*few.verdicts, fewer))
+    document.write_document(tmp_path / "a", [more], [], paths)
+    text = (tmp_path / "a" / "validation.md").read_text()
+    assert f"Of each operator {len(fewer.sample)} to {len(SAMPLED)} plans" in text
 
 
 def test_compressed_data_gives_the_same_verdicts(tmp_path):
