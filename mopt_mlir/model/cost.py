@@ -72,7 +72,7 @@ PACK_PASSES = 3
 PACKED_COPIES: Mapping[str, int] = {"L3": 2, "L2": 2, "L1": 1}
 """How much room weights take at the level that packs them: the next block is on its way while one
 is in use (measured: panels of half of L2 are a tenth slower than of a quarter). In L1 it comes line
-by line and drives out little (measured: a third of L1 is faster than the same panels in L2)."""
+by line and drives out less (measured: blocks of a third of L1 are still faster than in L2)."""
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,9 @@ import pytest
 from benchmarks.validation.sample import sample_plans
 from mopt_mlir import conv2d, solve
 from mopt_mlir.machine import by_name
-from mopt_mlir.model.cost import predict
+from mopt_mlir.model.cost import RUN_SECONDS, predict
 from mopt_mlir.model.estimate import EXPOSED, estimate
+from mopt_mlir.model.microkernel import output_runs
 
 MACHINE = by_name("znver5")
 PROBLEMS = {
@@ -52,3 +53,12 @@ def test_the_slowest_resource_counts_once_and_a_part_of_each_besides(problem):
 def test_only_plans_for_one_core(problem):
     with pytest.raises(ValueError, match="for one core"):
         estimate(problem, MACHINE, solve(problem, MACHINE, threads=2))
+
+
+def test_what_short_runs_of_output_take_does_not_shrink_with_volumes(problem):
+    for plan in sample_plans(problem, MACHINE, 20, 5):
+        predicted, expected = (of(problem, MACHINE, plan) for of in (predict, estimate))
+        before, after = (sum(p.volumes["DRAM"].values()) for p in (predicted, expected))
+        runs = RUN_SECONDS * output_runs(problem, plan.microkernel)
+        moved = (predicted.seconds["DRAM"] - runs) * after / before
+        assert expected.seconds["DRAM"] == pytest.approx(moved + runs)

@@ -190,3 +190,16 @@ def test_whole_rows_that_run_on_are_not_priced_as_parts_of_rows() -> None:
     )
     known = Plan(machine.name, 1, kernel, levels, {}, "L1")
     assert solve(problem, machine).prediction.lower_bound <= predict(problem, machine, known).cost
+
+
+@pytest.mark.parametrize(("stream", "pays"), [(28.0, True), (14.0, False)])
+def test_stores_past_the_caches_pay_where_they_save_more_in_runs(stream: float, pays: bool) -> None:
+    """They are slower than the 29 GB/s of ordinary ones here, but short runs cost them nothing."""
+    machine = replace(by_name("znver5"), dram_write_bandwidth=29.0, dram_stream_bandwidth=stream)
+    problem = conv2d(k=32, h=544, w=544, c=3, r=3, s=3)
+    plan = solve(problem, machine)
+    assert plan.nontemporal == pays
+    prices = [predict(problem, machine, replace(plan, nontemporal=n)).cost for n in (True, False)]
+    assert (prices[0] < prices[1]) == pays
+    assert plan.prediction is not None
+    assert plan.prediction.lower_bound <= min(prices)

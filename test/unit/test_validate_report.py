@@ -152,6 +152,16 @@ def test_volumes_show_errors_and_conflicts(tmp_path):
     assert rows["L3"]["conflicts: median"] == "2.00"
 
 
+def test_the_slowest_memory_is_the_one_whose_volume_takes_longest(tmp_path):
+    trial, _ = trial_of(tmp_path, (1.0,) * 5, [volumes_of(plan, 1.0) for plan in SAMPLED])
+    flow = trial.flows[0]
+    seconds = {"L1": 1.0, "L2": 2.0, "L3": 1.0, "DRAM": 2.5}
+    predicted = replace(flow.prediction, seconds=seconds)
+    flow = replace(flow, prediction=predicted, resident=predicted.volumes)
+    assert replace(flow, runs=0.0).slowest_memory == "DRAM"
+    assert replace(flow, runs=1.0).slowest_memory == "L2"
+
+
 def test_valgrinds_counts_stand_beside_ours(tmp_path):
     flow = volumes_of(OWN, 1.0, valgrind={"L1": 202, "L2": 90})
     trial, _ = trial_of(tmp_path, (1.0,) * 5, [flow])
