@@ -18,7 +18,6 @@ from mopt_mlir.codegen.accumulators import AccumulatorTile
 from mopt_mlir.codegen.builder import Builder
 from mopt_mlir.codegen.index import Index
 from mopt_mlir.codegen.operands import (
-    NextInput,
     Operands,
     Panels,
     Position,
@@ -35,6 +34,7 @@ from mopt_mlir.codegen.prefetch import (
     emit_weights_prefetch,
 )
 from mopt_mlir.codegen.ranges import Range
+from mopt_mlir.codegen.upcoming import Upcoming
 from mopt_mlir.plan import Microkernel
 from mopt_mlir.problem import Problem, Tensor
 
@@ -91,7 +91,7 @@ def emit_microkernel(
     kernel: Microkernel,
     operands: Operands,
     panels: Panels | None,
-    upcoming: NextInput | None,
+    upcoming: Upcoming,
     partials: Partials | None,
     ranges: Mapping[str, Range],
     sizes: Mapping[str, int],
@@ -99,7 +99,7 @@ def emit_microkernel(
     """Accumulate the register tile at the start of `ranges` over the reduction dims' ranges.
 
     `sizes` is the extent of the register tile per output dim; `panels` the packed weights, or None
-    where they are read in place; `upcoming` the input that is read next, if that is known;
+    where they are read in place; `upcoming` what is read and written next;
     `partials` where the sums are between two visits, if not in the output.
     """
     tile = RegisterTile.of(problem, kernel, sizes)
@@ -119,7 +119,7 @@ def emit_microkernel(
     initial = output.initial(reduced)
     panel = None if panels is None else panels.panel_of(builder, ranges)
     rows = None if panels is None else next_rows(builder, panels, start)
-    _prefetch_output(output, ranges, sizes, upcoming)
+    _prefetch_output(output, ranges, sizes, upcoming.output)
     if partials is not None and (nearest := _nearest(problem.parallel_dims, ranges)):
         here = partials.tile(builder, start)
         partials.prefetch(builder, here, nearest, len(tile.vectors) * len(tile.scalars))
@@ -140,7 +140,7 @@ def emit_microkernel(
             ranges,
             sizes,
             _nearest([dim for dim in problem.parallel_dims if dim in problem.input.dims], ranges),
-            upcoming,
+            upcoming.input,
         ),
         ranges,
         tile,
@@ -152,7 +152,7 @@ def _prefetch_output(
     output: AccumulatorTile,
     ranges: Mapping[str, Range],
     sizes: Mapping[str, int],
-    upcoming: NextInput | None,
+    upcoming: tuple[str, int] | None,
 ) -> None:
     """Ask for the output of a register tile, in the only visit that finds it outside of the caches;
     where too few outer products come before the stores, for that of a later one."""
@@ -162,8 +162,9 @@ def _prefetch_output(
     reduced = {dim: ranges[dim] for dim in problem.reduction_dims}
     start = dict(output.start)
     steps = prod(part.size for part in reduced.values())
-    if steps < OUTPUT_AHEAD_STEPS and upcoming is not None and upcoming.dim in start:
-        start[upcoming.dim] = start[upcoming.dim] + upcoming.step
+    if steps < OUTPUT_AHEAD_STEPS and upcoming is not None:
+        dim, step = upcoming
+        start[dim] = start[dim] + step
     elif steps < AHEAD_STEPS:
         return
     conditions = output.is_first(reduced) if output.partials is None else output.is_last(reduced)

@@ -9,7 +9,7 @@ open.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
 from typing import Any
@@ -17,16 +17,11 @@ from typing import Any
 from mopt_mlir.codegen.builder import Builder
 from mopt_mlir.codegen.index import Index
 from mopt_mlir.codegen.microkernel import emit_microkernel
-from mopt_mlir.codegen.operands import NextBlock, NextInput, NextPanels, Operands, Panels
+from mopt_mlir.codegen.operands import Operands, Panels
 from mopt_mlir.codegen.packing import SCRATCH_ALIGNMENT, emit_packing, panel_shape
 from mopt_mlir.codegen.partials import Partials, partials_shape
-from mopt_mlir.codegen.prefetch import (
-    MOST_PREFETCHES,
-    NEAR_BYTES,
-    bytes_read,
-    rows_at_once,
-)
 from mopt_mlir.codegen.ranges import Range
+from mopt_mlir.codegen.upcoming import Lookahead, NextBlock, Upcoming
 from mopt_mlir.plan import Level, Plan
 from mopt_mlir.problem import Problem, Role
 
@@ -41,14 +36,14 @@ class Place:
     """Where in the nest the next operation goes: what the open loops cover of each dim, the packed
     weights if they are filled, and the memory that they will be packed into if it is allocated.
     `stepped` is the innermost loop that moves in the packed weights, as its dim and step;
-    `upcoming` is the input that is read next. `sums` is the memory of partial sums, which
+    `upcoming` is what is read and written next. `sums` is the memory of partial sums, which
     `partials` knows how to use once a loop splits the reduction."""
 
     ranges: Ranges
     panels: Panels | None = None
     scratch: Any = None
     stepped: tuple[str, int] | None = None
-    upcoming: NextInput | None = None
+    upcoming: Upcoming = field(default_factory=Upcoming)
     sums: Any = None
     partials: Partials | None = None
 
@@ -111,6 +106,10 @@ class Nest:
         return channel
 
     @cached_property
+    def _lookahead(self) -> Lookahead:
+        return Lookahead(self.problem, self.plan)
+
+    @cached_property
     def _ways(self) -> int:
         return prod(self.plan.parallel.values())
 
@@ -168,72 +167,20 @@ class Nest:
             else range_.tile(range_.start, tile[dim], range_.depth)
             for dim, range_ in place.ranges.items()
         }
-        upcoming = self._next_block(block[self._channel], place.ranges)
+        upcoming = self._lookahead.block(block[self._channel], place.ranges)
         panels = self._pack(place.scratch, block, self._ways if depth == 0 else 1, upcoming)
         return replace(place, panels=panels, stepped=None)
 
-    def _next_block(self, channels: Range, ranges: Ranges) -> NextBlock | None:
-        """What is packed after the block of output `channels`, if that is known and worth
-        prefetching; `ranges` is what the block is used for."""
-        weights = [dim for dim in self.problem.names if dim in self.problem.weights.dims]
-        moved = max(weights, key=lambda dim: ranges[dim].depth)
-        known = moved in (self._channel, *self.plan.microkernel.reduction[:1])
-        if not known or not ranges[moved].depth:
-            return None
-        tiles = self._uses(ranges)
-        if prod(tiles.values()) == 1:
-            return None
-        dim = max(tiles, key=lambda dim: tiles[dim])
-        start, unit = ranges[dim].start, self.plan.microkernel.extent(dim)
-        first, shift = channels.start + channels.size, 0
-        if moved != self._channel:
-            first, shift = channels.start, ranges[moved].size
-        found = NextBlock(first, channels.size, shift, dim, start, unit, tiles[dim])
-        return found if self._is_worth_while(found) else None
-
-    def _is_worth_while(self, upcoming: NextBlock) -> bool:
-        """Whether the multiply-adds of a step leave room for its part of the prefetches."""
-        kernel, weights = self.plan.microkernel, self.problem.weights
-        inner, sizes = kernel.reduction[1:], self.plan.levels[-1].tile
-        size = (weights.step(kernel.reduction[0]) or 1) * weights.element.size
-        registers = prod(kernel.tile.values()) // kernel.vector
-        work = registers * prod(sizes[dim] for dim in inner)
-        return rows_at_once(upcoming, size) <= MOST_PREFETCHES * work
-
-    def _uses(self, ranges: Ranges) -> dict[str, int]:
-        """The register tiles along each dim that read the same weights, in `ranges`."""
-        return {
-            dim: -(-ranges[dim].size // self.plan.microkernel.extent(dim))
-            for dim in self.problem.parallel_dims
-            if dim in self.problem.input.dims
-        }
-
     def _inside(self, place: Place, dim: str, tile: Range) -> Place:
         """`place` in a loop over `dim`, at `tile`."""
-        inner = self._in_input(place.at(dim, tile), dim, place.ranges)
+        upcoming = self._lookahead.inside(place.upcoming, dim, place.ranges, tile.size)
+        inner = replace(place.at(dim, tile), upcoming=upcoming)
         if dim in self.problem.reduction_dims and place.sums is not None and place.partials is None:
             dims, kernel = self.problem.parallel_dims, self.plan.microkernel
             origin = {dim: place.ranges[dim].start for dim in dims}
             units = {dim: kernel.extent(dim) for dim in dims}
             inner = replace(inner, partials=Partials(place.sums, origin, units))
         return inner if inner.panels is None else self._in_panels(inner, dim, place.ranges)
-
-    def _in_input(self, inner: Place, dim: str, outer: Ranges) -> Place:
-        """`inner`, in a loop over `dim`, with the input that is read next. That is told by one of
-        the loops that move in the input by more than taps: the outermost of which a step reads at
-        most NEAR_BYTES, or else the innermost."""
-        if dim in self.problem.by_role(Role.FILTER):
-            return inner
-        if dim in self.problem.input.dims:
-            if inner.upcoming and bytes_read(self.problem.input, _sizes(outer)) <= NEAR_BYTES:
-                return inner
-            return replace(inner, upcoming=NextInput(dim, inner.ranges[dim].size))
-        if inner.upcoming is None or inner.upcoming.channel is not None:
-            return inner
-        unit = self.plan.microkernel.extent(dim)
-        tiles = -(-outer[dim].size // unit)
-        shared = replace(inner.upcoming, channel=dim, unit=unit, tiles=tiles)
-        return replace(inner, upcoming=shared)
 
     def _in_panels(self, inner: Place, dim: str, outer: Ranges) -> Place:
         """`inner`, in a loop over `dim`, with the panels that are read next: the innermost loop in
@@ -242,10 +189,7 @@ class Nest:
             return replace(inner, stepped=(dim, inner.ranges[dim].size))
         if inner.stepped is None:
             return inner
-        tiles = self._uses(outer)
-        along = max(tiles, key=lambda dim: tiles[dim])
-        unit = self.plan.microkernel.extent(along)
-        following = NextPanels(*inner.stepped, along, unit, tiles[along])
+        following = self._lookahead.panels(*inner.stepped, outer)
         panels = inner.panels and replace(inner.panels, following=following)
         return replace(inner, panels=panels, stepped=None)
 

@@ -9,6 +9,7 @@ from typing import Any
 from mopt_mlir.codegen.builder import Builder
 from mopt_mlir.codegen.index import Index
 from mopt_mlir.codegen.ranges import Range
+from mopt_mlir.codegen.upcoming import NextBlock, NextPanels
 from mopt_mlir.problem import Tensor
 
 
@@ -48,54 +49,6 @@ class Position:
 
     def offset(self, dim: str) -> int:
         return dict(self.offsets).get(dim, 0)
-
-
-@dataclass(frozen=True)
-class NextBlock:
-    """The block of weights that is packed next: `count` output channels from `first` on, `shift`
-    further along the reduction's outermost dim.
-
-    Register tiles step along `dim` from `start` in steps of `unit`, `tiles` times per block: each
-    of them can prefetch a part of the block.
-    """
-
-    first: Index
-    count: int
-    shift: int
-    dim: str
-    start: Index
-    unit: int
-    tiles: int
-
-
-@dataclass(frozen=True)
-class NextPanels:
-    """The packed weights that are read after the current ones: `step` further along `dim`.
-
-    Until then register tiles step along `along` in steps of `unit`, `tiles` times: each of them can
-    prefetch a part.
-    """
-
-    dim: str
-    step: int
-    along: str
-    unit: int
-    tiles: int
-
-
-@dataclass(frozen=True)
-class NextInput:
-    """The input that is read after the current one: `step` further along `dim`.
-
-    Until then register tiles step along the output channels `channel`, if there are several, in
-    steps of `unit`, `tiles` times: each of them can prefetch a part.
-    """
-
-    dim: str
-    step: int
-    channel: str | None = None
-    unit: int = 1
-    tiles: int = 1
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from typing import Any
 
 from mopt_mlir.codegen.builder import Builder
 from mopt_mlir.codegen.index import Index
-from mopt_mlir.codegen.prefetch import LINE_BYTES
+from mopt_mlir.codegen.upcoming import LINE_BYTES
 from mopt_mlir.plan import Microkernel
 from mopt_mlir.problem import Problem
 

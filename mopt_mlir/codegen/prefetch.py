@@ -17,12 +17,11 @@ from typing import Any
 
 from mopt_mlir.codegen.builder import Builder
 from mopt_mlir.codegen.index import Index
-from mopt_mlir.codegen.operands import NextBlock, NextInput, Panels, element
+from mopt_mlir.codegen.operands import Panels, element
 from mopt_mlir.codegen.ranges import Range
+from mopt_mlir.codegen.upcoming import LINE_BYTES, NextBlock, NextInput, reach, rows_at_once
 from mopt_mlir.plan import Microkernel
-from mopt_mlir.problem import LinearForm, Problem, Tensor
-
-LINE_BYTES = 64
+from mopt_mlir.problem import Problem, Tensor
 
 AHEAD_STEPS = 24
 """Outer products between a prefetch and its use, some 300 cycles: measured on Zen 5, half as many
@@ -39,13 +38,6 @@ a tile, which nobody would prefetch, are too large a part of it. Measured on Zen
 
 MOST_STEP_BYTES = 256
 """Weights that are further apart from step to step are not the dense rows that this is made for."""
-
-MOST_PREFETCHES = 1 / 4
-"""Per multiply-add: where the next block of weights needs more, it is not worth while."""
-
-NEAR_BYTES = 32 << 10
-"""Input that is read between two steps of a loop, at most, to prefetch it a step earlier: most of
-it is still in L1 then."""
 
 PANELS_IN_L2 = 256 << 10
 """Bytes of packed weights that are left to the L2 cache, where they stay between their uses."""
@@ -146,11 +138,6 @@ def _part(
     return [(part * each + i) * spacing for i in range(each)]
 
 
-def bytes_read(tensor: Tensor, sizes: Mapping[str, int]) -> int:
-    """Bytes of the box in `tensor` that a tile reads."""
-    return tensor.element.size * prod(1 + _reach(axis, sizes) for axis in tensor.axes)
-
-
 def emit_output_prefetch(
     builder: Builder,
     problem: Problem,
@@ -205,19 +192,13 @@ def emit_weights_prefetch(
             builder.prefetch(weights, [*where[:-1], where[-1] + shift])
 
 
-def rows_at_once(upcoming: NextBlock, size: int) -> int:
-    """Rows of weights, of `size` bytes per step, that one register tile asks for in each step."""
-    rows = -(-upcoming.count // upcoming.tiles)
-    return min(rows, max(1, rows * size // (LINE_BYTES // 2)))
-
-
 @dataclass(frozen=True)
 class PanelPrefetch:
     """The part of the panels that are read next which one register tile asks for.
 
-    At each step of the longest reduction loop, over `dim`, `each` of their lines are asked for,
-    from line `first` on, `spacing` elements further on at each step: where all that lies between
-    two steps is read, those of one register tile follow each other. So memory delivers while the
+    At each step of a long reduction loop, over `dim`, `each` of their lines are asked for, from
+    line `first` on, `spacing` elements further on at each step: where all that lies between two
+    steps is read, those of one register tile follow each other. So memory delivers while the
     current panels are used, instead of all at once when they change.
     """
 
@@ -244,7 +225,7 @@ class PanelPrefetch:
         if prod(panels.memref.type.shape) * size <= PANELS_IN_L2:
             return None
         following = panels.following
-        dim = max(panels.reduction, key=lambda dim: ranges[dim].size)
+        dim = _asking(panels, ranges)
         read, step = _per_step(panels, ranges, dim)
         lines = -(-read * size // LINE_BYTES)
         each = -(-lines // following.tiles)
@@ -277,9 +258,24 @@ class PanelPrefetch:
             builder.prefetch(panels.memref, [panel, *inner, lane])
 
 
+def _asking(panels: Panels, ranges: Mapping[str, Range]) -> str:
+    """The longest loop of the reduction, or the first one inside of it that reads without gaps."""
+    longest = max(panels.reduction, key=lambda dim: ranges[dim].size)
+    loops = panels.reduction[panels.reduction.index(longest) :]
+    dense = (dim for dim in loops if ranges[dim].size > 1 and _is_dense(panels, ranges, dim))
+    return next(dense, longest)
+
+
+def _is_dense(panels: Panels, ranges: Mapping[str, Range], dim: str) -> bool:
+    """Whether a step of `dim` reads one run of a panel."""
+    extents = dict(zip(panels.reduction, panels.memref.type.shape[1:-1], strict=True))
+    inner = panels.reduction[panels.reduction.index(dim) + 1 :]
+    moving = [i for i, dim in enumerate(inner) if ranges[dim].size > 1]
+    return all(ranges[dim].size == extents[dim] for dim in inner[min(moving, default=0) + 1 :])
+
+
 def _per_step(panels: Panels, ranges: Mapping[str, Range], dim: str) -> tuple[int, int]:
-    """Elements of a panel from the first to the last that is read in one step of `dim`, and from
-    one step to the next."""
+    """Elements of a panel that one step of `dim` reads, and from one step to the next."""
     extents = dict(zip(panels.reduction, panels.memref.type.shape[1:-1], strict=True))
     step: int = panels.memref.type.shape[-1]
     read = step
@@ -314,9 +310,4 @@ def _lines(tensor: Tensor, sizes: Mapping[str, int]) -> list[Index]:
 
 def _last(tensor: Tensor, sizes: Mapping[str, int]) -> int:
     """The offset of the last element of a run along the last axis."""
-    return _reach(tensor.axes[-1], sizes)
-
-
-def _reach(axis: LinearForm, sizes: Mapping[str, int]) -> int:
-    """From the first to the last index along an axis that a tile reads."""
-    return sum(coefficient * (sizes.get(dim, 1) - 1) for dim, coefficient in axis.terms)
+    return reach(tensor.axes[-1], sizes)

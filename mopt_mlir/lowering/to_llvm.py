@@ -6,6 +6,7 @@ from typing import Any
 
 from mopt_mlir.bindings import bindings_of
 from mopt_mlir.diagnostics import emit
+from mopt_mlir.lowering.addresses import forget_bounds, share_addresses
 from mopt_mlir.lowering.fallback import keep_marks, linalg_to_loops, mark_loops
 from mopt_mlir.lowering.operations import find
 from mopt_mlir.lowering.pipeline import run_upstream
@@ -64,8 +65,10 @@ def lower_to_llvm(module: Any, threads: int) -> None:
     _bits_as_bytes(module)
     _inline_scopes(module)
     reuse_scratch(module)
+    share_addresses(module)
     _hide_second_trips(module)
     run_upstream(module, *_TO_LLVM)
+    forget_bounds(module)
     keep_marks(module)
     _check_lowered(module)
 

@@ -1,0 +1,118 @@
+"""Accesses as an address that varies and a constant distance, which instructions take for free.
+
+The elements of a register tile lie at constant distances from each other. If each is an index of
+its own, LLVM moves what it can of every single one out of the loops: dozens of pointers that no
+register is left for, stepped and spilled in each trip, even for stores that only the last one does.
+Constants it leaves where they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from mopt_mlir.bindings import Bindings, bindings_of
+from mopt_mlir.lowering.operations import find
+
+_ACCESSES = (
+    "memref.load",
+    "memref.store",
+    "memref.prefetch",
+    "vector.load",
+    "vector.store",
+    "vector.maskedload",
+    "vector.maskedstore",
+)
+
+
+def share_addresses(module: Any) -> None:
+    """Let every access to a buffer of known shape go to a view that begins where the part of its
+    indices that varies says. Equal views are left for common subexpression elimination to find."""
+    bindings = bindings_of(module)
+    ir = bindings.ir
+    for access in find(module, *_ACCESSES):
+        operands = list(access.operands)
+        at = next(i for i, o in enumerate(operands) if isinstance(o.type, ir.MemRefType))
+        buffer, end = operands[at], at + 1 + operands[at].type.rank
+        parts = [_split(index) for index in operands[at + 1 : end]]
+        if not _is_static(ir, buffer) or all(varying is None for varying, _ in parts):
+            continue
+        strides, _ = buffer.type.get_strides_and_offset()
+        with module.context, ir.InsertionPoint(access), access.location:
+            view = _view(bindings, buffer, strides, [varying for varying, _ in parts])
+            distance = sum(c * stride for (_, c), stride in zip(parts, strides, strict=True))
+            index = bindings.arith.constant(ir.IndexType.get(), distance)
+            shared = ir.Operation.create(
+                access.name,
+                results=[result.type for result in access.results],
+                operands=[*operands[:at], view, index, *operands[end:]],
+                attributes={name: access.attributes[name] for name in access.attributes},
+            )
+        _replace(access, shared)
+
+
+def forget_bounds(module: Any) -> None:
+    """Take back, in the LLVM dialect, that views begin inside of their buffers.
+
+    Lowered loads and stores promise it; but only the sum of what varies and the distance does.
+    """
+    bindings = bindings_of(module)
+    ir = bindings.ir
+    for place in find(module, "llvm.getelementptr"):
+        if getattr(place.operands[0].owner, "name", "") != place.name:
+            continue
+        base, *dynamic = place.operands
+        known, element = place.attributes["rawConstantIndices"], place.attributes["elem_type"]
+        flags = ir.IntegerAttr.get(ir.IntegerType.get_signless(32, module.context), 0)
+        with module.context, ir.InsertionPoint(place), place.location:
+            free = bindings.llvm.GEPOp(
+                place.result.type, base, dynamic, known, element, noWrapFlags=flags
+            )
+        _replace(place, free)
+
+
+def _replace(operation: Any, other: Any) -> None:
+    for old, new in zip(operation.results, other.results, strict=True):
+        old.replace_all_uses_with(new)
+    operation.erase()
+
+
+def _is_static(ir: Any, buffer: Any) -> bool:
+    """Whether the distance between any two elements of a buffer is known."""
+    strides, _ = buffer.type.get_strides_and_offset()
+    dynamic = ir.ShapedType.get_dynamic_stride_or_offset()
+    return buffer.type.has_static_shape and dynamic not in strides
+
+
+def _split(index: Any) -> tuple[Any, int]:
+    """An index as something that varies, or None, and a constant to be added."""
+    owner = index.owner
+    name = getattr(owner, "name", "")
+    if name == "arith.constant":
+        return None, int(owner.attributes["value"].value)
+    if name == "arith.addi":
+        first, second = owner.operands
+        varying, constant = _split(second)
+        if varying is None:
+            varying, more = _split(first)
+            return varying, constant + more
+    return index, 0
+
+
+def _view(bindings: Bindings, buffer: Any, strides: Sequence[int], indices: Sequence[Any]) -> Any:
+    """All of `buffer` from the element at `indices` on, as one dimension; None is 0."""
+    ir, arith, memref = bindings.ir, bindings.arith, bindings.memref
+    index, type_ = ir.IndexType.get(), buffer.type
+    _, offset = type_.get_strides_and_offset()
+    dynamic = ir.ShapedType.get_dynamic_stride_or_offset()
+    if offset == dynamic:
+        start = memref.ExtractStridedMetadataOp(buffer).results[1]
+    else:
+        start = arith.constant(index, offset)
+    for value, stride in zip(indices, strides, strict=True):
+        if value is not None:
+            start = arith.addi(start, arith.muli(value, arith.constant(index, stride)))
+    reach = 1 + sum((n - 1) * stride for n, stride in zip(type_.shape, strides, strict=True))
+    layout = ir.StridedLayoutAttr.get(dynamic, [1])
+    row = ir.MemRefType.get([reach], type_.element_type, layout, type_.memory_space)
+    return memref.ReinterpretCastOp(row, buffer, [start], [], [], [dynamic], [reach], [1]).result
