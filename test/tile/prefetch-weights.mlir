@@ -1,7 +1,7 @@
 // RUN: mopt-opt --mopt-tile="machine=znver5" %s --split-input-file | FileCheck %s
 
 // Panels that hold one block of 32 output channels at a time: the register tiles that use the block,
-// six per panel, ask for six rows each of the block that is packed next, into L2.
+// six per panel, ask for six rows each of the block that is packed next.
 
 // CHECK-LABEL: func.func @next_block
 // CHECK:         affine.for %k_L2 = 0 to 64 step 32
@@ -111,6 +111,29 @@ func.func @next_tap(%input: memref<1x256x6x16xf32>, %weights: memref<128x256x1x3
                  tile = {k = 16, h = 6, w = 14, c = 256, s = 1}}]}}
     ins(%input, %weights : memref<1x256x6x16xf32>, memref<128x256x1x3xf32>)
     outs(%output : memref<1x128x6x14xf32>)
+  return
+}
+
+// -----
+
+// Two of nine taps at a time: the loop over them asks, so that what lies between is left alone.
+
+// CHECK-LABEL: func.func @two_taps
+// CHECK:         affine.for %[[C:c.+]] = 0 to 256 iter_args
+// CHECK-NOT:       affine.prefetch %panels
+// CHECK:           affine.for %[[R:r.+]] = #{{.+}}(%r_L1) to min #{{.+}}(%r_L1) iter_args
+// CHECK:             affine.prefetch %panels[%panel, %[[C]], %r_L1, %s_L1 + 1, %[[R]] * 48 - %r_L1 * 48], read
+// CHECK-NOT:         affine.prefetch %panels
+// CHECK:             vector.outerproduct
+func.func @two_taps(%input: memref<1x256x8x16xf32>, %weights: memref<64x256x3x3xf32>,
+                    %output: memref<1x64x6x14xf32>) {
+  linalg.conv_2d_nchw_fchw {mopt.plan = {
+      machine = "znver5", threads = 1, packing = "whole",
+      microkernel = {lanes = "k", vector = 16, tile = {k = 16, w = 14}, reduction = ["c", "r", "s"]},
+      levels = [{name = "L1", order = ["k", "r", "s", "h", "w", "c"],
+                 tile = {k = 16, h = 6, w = 14, c = 256, r = 2, s = 1}}]}}
+    ins(%input, %weights : memref<1x256x8x16xf32>, memref<64x256x3x3xf32>)
+    outs(%output : memref<1x64x6x14xf32>)
   return
 }
 
