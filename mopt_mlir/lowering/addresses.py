@@ -35,9 +35,9 @@ def share_addresses(module: Any) -> None:
         at = next(i for i, o in enumerate(operands) if isinstance(o.type, ir.MemRefType))
         buffer, end = operands[at], at + 1 + operands[at].type.rank
         parts = [_split(index) for index in operands[at + 1 : end]]
-        if not _is_static(ir, buffer) or all(varying is None for varying, _ in parts):
+        strides = _static_strides(ir, buffer.type)
+        if strides is None or all(varying is None for varying, _ in parts):
             continue
-        strides, _ = buffer.type.get_strides_and_offset()
         with module.context, ir.InsertionPoint(access), access.location:
             view = _view(bindings, buffer, strides, [varying for varying, _ in parts])
             distance = sum(c * stride for (_, c), stride in zip(parts, strides, strict=True))
@@ -77,11 +77,16 @@ def _replace(operation: Any, other: Any) -> None:
     operation.erase()
 
 
-def _is_static(ir: Any, buffer: Any) -> bool:
-    """Whether the distance between any two elements of a buffer is known."""
-    strides, _ = buffer.type.get_strides_and_offset()
+def _static_strides(ir: Any, type_: Any) -> list[int] | None:
+    """Elements from one index to the next, along each dimension of a buffer of known shape; None
+    if that is not known, not the same everywhere, or there is no element."""
+    identity = ir.AffineMap.get_identity(type_.rank, type_.context)
+    if not isinstance(type_.layout, ir.StridedLayoutAttr) and type_.affine_map != identity:
+        return None
+    strides, _ = type_.get_strides_and_offset()
     dynamic = ir.ShapedType.get_dynamic_stride_or_offset()
-    return buffer.type.has_static_shape and dynamic not in strides
+    is_static = type_.has_static_shape and dynamic not in strides
+    return strides if is_static and 0 not in type_.shape else None
 
 
 def _split(index: Any) -> tuple[Any, int]:

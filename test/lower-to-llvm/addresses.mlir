@@ -56,3 +56,12 @@ func.func @unknown(%value: f32, %out: memref<?x?xf32>) {
   }
   return
 }
+
+// CHECK-LABEL: llvm.func @nothing
+// CHECK:         llvm.store
+func.func @nothing(%value: f32, %out: memref<0x8xf32, strided<[16, 1]>>) {
+  affine.for %i = 0 to 1 {
+    affine.store %value, %out[%i, 0] : memref<0x8xf32, strided<[16, 1]>>
+  }
+  return
+}
