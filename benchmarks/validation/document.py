@@ -25,8 +25,8 @@ _CAUSES = Path(__file__).with_name("causes.md")
 _INTRODUCTION = """\
 # The model on trial
 
-Written by `mopt-validate report`; every figure was measured or simulated, none is typed in. To
-repeat all of it, on a machine that does nothing else, for hours:
+Written by `mopt-validate report`; every figure in a table or a plot was measured or simulated, none
+is typed in. To repeat all of it, on a machine that does nothing else, for hours:
 
 ```console
 $ make validate

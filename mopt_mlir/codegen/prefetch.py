@@ -270,8 +270,9 @@ def _is_dense(panels: Panels, ranges: Mapping[str, Range], dim: str) -> bool:
     """Whether a step of `dim` reads one run of a panel."""
     extents = dict(zip(panels.reduction, panels.memref.type.shape[1:-1], strict=True))
     inner = panels.reduction[panels.reduction.index(dim) + 1 :]
-    moving = [i for i, dim in enumerate(inner) if ranges[dim].size > 1]
-    return all(ranges[dim].size == extents[dim] for dim in inner[min(moving, default=0) + 1 :])
+    moving = [i for i, name in enumerate(inner) if ranges[name].size > 1]
+    rest = inner[min(moving, default=0) + 1 :]
+    return all(ranges[name].size == extents[name] for name in rest)
 
 
 def _per_step(panels: Panels, ranges: Mapping[str, Range], dim: str) -> tuple[int, int]:

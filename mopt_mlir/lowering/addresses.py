@@ -3,7 +3,8 @@
 The elements of a register tile lie at constant distances from each other. If each is an index of
 its own, LLVM moves what it can of every single one out of the loops: dozens of pointers that no
 register is left for, stepped and spilled in each trip, even for stores that only the last one does.
-Constants it leaves where they are.
+Constants it leaves where they are. (Upstream's extraction of address computations moves the whole
+index, constants as well, into a view of its own.)
 """
 
 from __future__ import annotations

@@ -57,10 +57,23 @@ func.func @unknown(%value: f32, %out: memref<?x?xf32>) {
   return
 }
 
+// CHECK-LABEL: llvm.func @unknown_rows
+// CHECK-COUNT-2: llvm.mul
+// CHECK:         llvm.return
+func.func @unknown_rows(%value: f32, %out: memref<4x4xf32, strided<[?, 1]>>) {
+  affine.for %i = 0 to 3 {
+    affine.store %value, %out[%i, 0] : memref<4x4xf32, strided<[?, 1]>>
+    affine.store %value, %out[%i + 1, 0] : memref<4x4xf32, strided<[?, 1]>>
+  }
+  return
+}
+
+// There is no place in a buffer without elements.
+
 // CHECK-LABEL: llvm.func @nothing
 // CHECK:         llvm.store
 func.func @nothing(%value: f32, %out: memref<0x8xf32, strided<[16, 1]>>) {
-  affine.for %i = 0 to 1 {
+  affine.for %i = 0 to 2 {
     affine.store %value, %out[%i, 0] : memref<0x8xf32, strided<[16, 1]>>
   }
   return
