@@ -16,6 +16,7 @@ from mopt_mlir.model.classes import class_name, reuse_of
 from mopt_mlir.model.conflicts import conflicting_lines
 from mopt_mlir.model.footprint import footprint, occupied
 from mopt_mlir.model.microkernel import (
+    TileCounts,
     count_register_tiles,
     needs_panels,
     output_runs,
@@ -57,14 +58,15 @@ PACK_CYCLES: Mapping[str, float] = {"whole": 0.38, "L3": 0.38, "L2": 0.31, "L1":
 """Cycles to move one weight into its panel, by the place of packing: loads, a transposition in
 registers and stores, as measured on Zen 5. The smaller the block of panels, the nearer it stays."""
 
-ELEMENT_CYCLES = 1.5
-"""Cycles to move one weight where weights cannot be moved in whole vectors (measured)."""
+ELEMENT_CYCLES = 0.9
+"""Cycles to move one weight where weights cannot be moved in whole vectors. (This and the two below
+are fitted to sampled plans: where blocks are small, much of it hides behind what is computed.)"""
 
-REST_CYCLES = 4.0
+REST_CYCLES = 0.65
 """The same for what is left over of a vector, which goes through the transposition alone."""
 
-PACK_CONFLICT_CYCLES = 5.0
-"""More per weight whose row falls on a set of L1 with too many others (measured)."""
+PACK_CONFLICT_CYCLES = 2.6
+"""More per weight whose row falls on a set of L1 with too many others."""
 
 PACK_PASSES = 3
 """Weights are read, the lines of the panel are read for the stores to them, and written back."""
@@ -180,7 +182,7 @@ class _Walk:
 
     levels: tuple[Tiling, ...]
     outer: tuple[Tiling, ...]
-    register_tiles: Mapping[str, tuple[int, int]]
+    register_tiles: TileCounts
 
 
 def predict(
@@ -202,7 +204,7 @@ def predict(
     rates = Rates.of(machine, prod(plan.parallel.values()))
     walk = _walk(problem, plan)
     kinds = tile_kinds(problem, machine, plan.microkernel, panels=plan.packing != "none")
-    work = register_work(kinds, {d: walk.register_tiles[d] for d in problem.parallel_dims})
+    work = register_work(kinds, {dim: walk.register_tiles[dim] for dim in problem.parallel_dims})
     visits = _visits(problem, plan, walk)
     moved = _moved(problem, machine, plan, walk)
     written = moved["DRAM"]["output"] / OUTPUT_PASSES
@@ -250,6 +252,14 @@ def runs_of(problem: Problem, machine: Machine, plan: Plan) -> float:
         return 0.0
     rates = Rates.of(machine, prod(plan.parallel.values()))
     return seconds_of_runs(problem, plan.microkernel, rates)
+
+
+def visits_of(problem: Problem, plan: Plan) -> tuple[TileCounts, int]:
+    """The register tiles of the busiest core along each output dim, and how often each of them is
+    visited: how many pieces its reduction is cut into."""
+    walk = _walk(problem, plan)
+    counts = {dim: walk.register_tiles[dim] for dim in problem.parallel_dims}
+    return counts, _visits(problem, plan, walk)
 
 
 def _memory_seconds(

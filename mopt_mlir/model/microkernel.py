@@ -69,10 +69,51 @@ class RegisterWork(NamedTuple):
 
 
 @dataclass(frozen=True)
+class RegisterTile:
+    """What a core does for one register tile.
+
+    `steps` outer products over all reduction dims, each with `accumulators` FMAs, `loads` slots of
+    loads, and `conflicts` cycles in which it waits for lines that were evicted; at each visit
+    `store_conflicts` cycles for lines of the output that were; once, `finish` cycles in which the
+    sums are stored to the output. A step reads `input` and `weights` elements, and `output`
+    elements are written.
+    """
+
+    steps: int
+    accumulators: int
+    loads: float
+    conflicts: float
+    store_conflicts: float
+    finish: float
+    input: int
+    weights: int
+    output: int
+
+    def work(self, machine: Machine) -> RegisterWork:
+        """As if visits did not overlap with each other."""
+        save = self.accumulators * STORE_CYCLES + self.store_conflicts
+        restore = self.accumulators / machine.loads_per_cycle
+        step = step_cycles(machine, self.accumulators, self.loads) + self.conflicts
+        return RegisterWork(
+            cycles=self.steps * step + self.finish - save - restore,
+            cycles_per_visit=CALL_CYCLES + save + restore,
+            input=self.input * self.steps,
+            weights=self.weights * self.steps,
+            output=-self.output,
+            output_per_visit=2 * self.output,
+        )
+
+
+TileCounts = Mapping[str, tuple[int, int]]
+"""Register tiles along each output dim: whole ones, and at most one partial one."""
+
+
+@dataclass(frozen=True)
 class TileKind:
     """A register tile that is partial in some dims (their remainder) and whole in the others."""
 
     partial: frozenset[str]
+    tile: RegisterTile
     work: RegisterWork
 
 
@@ -116,7 +157,7 @@ def whole_to_pack(problem: Problem, kernel: Microkernel) -> tuple[str, ...]:
     return kernel.reduction[1:] if needs_panels(problem, kernel) else ()
 
 
-def step_cycles(machine: Machine, rows: int, vectors: int, loads: float) -> float:
+def step_cycles(machine: Machine, accumulators: int, loads: float) -> float:
     """Cycles of one step of the outer product.
 
     FMAs and loads take their issue slots, and the accumulation chain its latency, as every
@@ -124,12 +165,12 @@ def step_cycles(machine: Machine, rows: int, vectors: int, loads: float) -> floa
     that are close to it. On Zen 5 this is within 5% of what most tiles of 1x7 to 10x2 take, with
     256 and with 512 bits, and within 15% of what any takes.
     """
-    fma, load = rows * vectors / machine.fma_per_cycle, loads / machine.loads_per_cycle
-    issue = _norm(ISSUE_OVERLAP, fma, load)
-    return LOOP_CYCLES + _norm(OVERLAP, issue, machine.fma_latency)
+    fma, load = accumulators / machine.fma_per_cycle, loads / machine.loads_per_cycle
+    return LOOP_CYCLES + norm(OVERLAP, norm(ISSUE_OVERLAP, fma, load), machine.fma_latency)
 
 
-def _norm(exponent: float, *values: float) -> float:
+def norm(exponent: float, *values: float) -> float:
+    """The largest of `values` and, the less the higher the exponent, of those close to it."""
     return float(sum(value**exponent for value in values) ** (1 / exponent))
 
 
@@ -144,13 +185,13 @@ def tile_kinds(
         unit = min(kernel.extent(dim), problem.extent(dim))
         rest = problem.extent(dim) % kernel.extent(dim)
         sizes.append([(dim, unit, False)] + ([(dim, rest, True)] if 0 < rest < unit else []))
-    return tuple(
-        TileKind(
-            frozenset(dim for dim, _, partial in tile if partial),
-            _work(problem, machine, kernel, {dim: size for dim, size, _ in tile}, panels),
-        )
-        for tile in product(*sizes)
-    )
+    kinds = []
+    for tile in product(*sizes):
+        extents = {dim: size for dim, size, _ in tile}
+        found = _register_tile(problem, machine, kernel, extents, panels=panels)
+        partial = frozenset(dim for dim, _, partial in tile if partial)
+        kinds.append(TileKind(partial, found, found.work(machine)))
+    return tuple(kinds)
 
 
 def count_register_tiles(covered: int, unit: int, extent: int) -> tuple[int, int]:
@@ -160,23 +201,28 @@ def count_register_tiles(covered: int, unit: int, extent: int) -> tuple[int, int
     return whole, int(rest > 0)
 
 
-def register_work(kinds: Iterable[TileKind], counts: Mapping[str, tuple[int, int]]) -> RegisterWork:
-    """The work of one core that visits, per output dim, `counts[dim] = (whole, partial)` register
-    tiles."""
+def register_work(kinds: Iterable[TileKind], counts: TileCounts) -> RegisterWork:
+    """The work of one core that visits these register tiles."""
     totals = RegisterWork()
     for kind in kinds:
-        number = prod(counts[dim][dim in kind.partial] for dim in counts)
+        number = tiles_of(kind, counts)
         totals = RegisterWork(*(a + number * b for a, b in zip(totals, kind.work, strict=True)))
     return totals
 
 
-def _work(
+def tiles_of(kind: TileKind, counts: TileCounts) -> int:
+    """How many of the register tiles are of a kind."""
+    return prod(counts[dim][dim in kind.partial] for dim in counts)
+
+
+def _register_tile(
     problem: Problem,
     machine: Machine,
     kernel: Microkernel,
     tile: Mapping[str, int],
+    *,
     panels: bool,
-) -> RegisterWork:
+) -> RegisterTile:
     steps = prod(problem.extent(dim) for dim in problem.reduction_dims)
     rows = prod(size for dim, size in tile.items() if dim != kernel.lanes)
     vectors = -(-tile[kernel.lanes] // kernel.vector)
@@ -188,19 +234,18 @@ def _work(
         input_, weights = width, rows
         if kernel.lanes in problem.weights.dims:  # a group: no operand is the same for two outputs
             input_, weights, loads = rows * width, width, (rows + 1) * vectors * slots
-    registers = rows * vectors
-    save, restore = registers * STORE_CYCLES, registers / machine.loads_per_cycle
-    save += OUTPUT_CONFLICT_CYCLES * _conflicts(machine, problem.output, kernel, tile)
-    step = step_cycles(machine, rows, vectors, loads)
-    step += CONFLICT_CYCLES * _conflicts(machine, broadcast(problem, kernel), kernel, tile)
-    elements = rows * tile[kernel.lanes]
-    return RegisterWork(
-        cycles=steps * step + _output_cycles(problem, kernel, tile, vectors) - save - restore,
-        cycles_per_visit=CALL_CYCLES + save + restore,
-        input=input_ * steps,
-        weights=weights * steps,
-        output=-elements,
-        output_per_visit=2 * elements,
+    waiting = _conflicts(machine, broadcast(problem, kernel), kernel, tile)
+    evicted = _conflicts(machine, problem.output, kernel, tile)
+    return RegisterTile(
+        steps=steps,
+        accumulators=rows * vectors,
+        loads=loads,
+        conflicts=CONFLICT_CYCLES * waiting,
+        store_conflicts=OUTPUT_CONFLICT_CYCLES * evicted,
+        finish=_output_cycles(problem, kernel, tile, vectors),
+        input=input_,
+        weights=weights,
+        output=rows * tile[kernel.lanes],
     )
 
 

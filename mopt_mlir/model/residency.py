@@ -60,7 +60,7 @@ def resident_volumes(
     """
     if prod(plan.parallel.values()) > 1 or len(plan.levels) < len(LEVELS):
         raise ValueError("what caches keep is known for plans with all levels, for one core")
-    pieces = {dim: _pieces(problem, plan, dim) for dim in problem.names}
+    pieces = {dim: pieces_of(problem, plan, dim) for dim in problem.names}
     found = {name: dict(volumes) for name, volumes in prediction.volumes.items()}
     for depth, level in enumerate(LEVELS, 1):
         block = _block(problem, machine, plan, depth, pieces)
@@ -88,8 +88,8 @@ def _evicted(problem: Problem, machine: Machine, plan: Plan) -> tuple[str, float
     return TENSORS[problem.tensors.index(tensor)], float(lines * cache.line * steps * tiles)
 
 
-def _pieces(problem: Problem, plan: Plan, dim: str) -> tuple[Pieces, ...]:
-    """The sizes of the tiles along a dim, by depth."""
+def pieces_of(problem: Problem, plan: Plan, dim: str) -> tuple[Pieces, ...]:
+    """The sizes of the tiles along a dim: of the problem, and of each level, outermost first."""
     found: list[Pieces] = [{problem.extent(dim): 1}]
     for level in plan.levels:
         found.append(cut(found[-1], level.tile[dim]))

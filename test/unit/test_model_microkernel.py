@@ -25,7 +25,7 @@ ZEN5, HASWELL = by_name("znver5"), by_name("haswell")
 
 
 def share_of_peak(rows: int, vectors: int) -> float:
-    cycles = step_cycles(ZEN5, rows, vectors, rows + vectors)
+    cycles = step_cycles(ZEN5, rows * vectors, rows + vectors)
     return rows * vectors / ZEN5.fma_per_cycle / cycles
 
 
@@ -43,7 +43,7 @@ def test_shares_of_peak_are_those_measured(rows: int, vectors: int, measured: fl
 
 def test_more_rows_never_take_less_time() -> None:
     for vectors in range(1, 8):
-        cycles = [step_cycles(ZEN5, rows, vectors, rows + vectors) for rows in range(1, 29)]
+        cycles = [step_cycles(ZEN5, rows * vectors, rows + vectors) for rows in range(1, 29)]
         assert cycles == sorted(cycles)
 
 

@@ -1,0 +1,89 @@
+"""How long a core takes for register tiles whose reduction is cut into short pieces.
+
+`cost` lets each visit of a register tile begin where the one before has ended, which is near enough
+for the long visits of a good plan. A core executes out of order: while it waits for the last sums of
+a short visit, it is at work on the next ones already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from mopt_mlir.machine.machine import Machine
+from mopt_mlir.model.microkernel import (
+    ISSUE_OVERLAP,
+    LOOP_CYCLES,
+    OVERLAP,
+    STORE_CYCLES,
+    RegisterTile,
+    TileCounts,
+    TileKind,
+    norm,
+    tiles_of,
+)
+from mopt_mlir.model.residency import pieces_of
+from mopt_mlir.plan import Plan
+from mopt_mlir.problem import Problem
+
+WINDOW = 400
+"""Operations that a core has in flight: 224 to 512 on the machines described here."""
+
+DRAIN_CYCLES = 100.0
+"""From the end of one visit to the start of the next, if they did not overlap: storing sums, and
+loading those of a tile that was left long ago. (Fitted to sampled plans, as the next one is.)"""
+
+RESTORE_CYCLES = 1.4
+"""To have one accumulator back."""
+
+MISPREDICTED_CYCLES = 3.7
+"""Per visit and loop around the outer product that does not run equally often each time: for the
+branches that are predicted wrongly."""
+
+
+@dataclass(frozen=True)
+class Visits:
+    """How the reduction of each register tile is cut: into `number` pieces, by loops of which
+    `irregular` ones, within the outermost, do not run equally often each time."""
+
+    number: int
+    irregular: int = 0
+
+    @staticmethod
+    def of(problem: Problem, plan: Plan, number: int) -> Visits:
+        """Those of a plan with all levels."""
+        sizes = [set(pieces_of(problem, plan, dim)[-1]) for dim in plan.microkernel.reduction[1:]]
+        return Visits(number, sum(len(found) > 1 and max(found) > 1 for found in sizes))
+
+
+def visiting_cycles(
+    machine: Machine, kinds: Iterable[TileKind], counts: TileCounts, visits: Visits
+) -> float:
+    """Cycles of one core that visits each of `counts` register tiles like this."""
+    return sum(
+        tiles_of(kind, counts)
+        * (visits.number * _visit_cycles(machine, kind.tile, visits) + _finish_cycles(kind.tile))
+        for kind in kinds
+    )
+
+
+def _visit_cycles(machine: Machine, tile: RegisterTile, visits: Visits) -> float:
+    """Cycles of one visit: the busiest of the units that issue its operations, or the chain of FMAs
+    that each sum goes through, of which as much overlaps with other visits as is in flight."""
+    steps, sums = tile.steps / visits.number, tile.accumulators
+    issue = norm(
+        ISSUE_OVERLAP,
+        steps * sums / machine.fma_per_cycle,
+        steps * tile.loads / machine.loads_per_cycle + RESTORE_CYCLES * sums,
+        STORE_CYCLES * sums,
+    )
+    operations = steps * (sums + tile.loads) + 2 * sums
+    in_flight = 1 + WINDOW / operations
+    chain = (steps * machine.fma_latency + DRAIN_CYCLES) / in_flight
+    waiting = steps * (LOOP_CYCLES + tile.conflicts) + tile.store_conflicts
+    return norm(OVERLAP, issue, chain) + waiting + MISPREDICTED_CYCLES * visits.irregular
+
+
+def _finish_cycles(tile: RegisterTile) -> float:
+    """Cycles in which the sums go to the output at last, beyond those of storing them anywhere."""
+    return tile.finish - STORE_CYCLES * tile.accumulators

@@ -1,0 +1,115 @@
+"""Visits of register tiles: long ones take what the solver's model says, short ones overlap."""
+
+from dataclasses import replace
+
+import pytest
+
+from mopt_mlir import conv2d
+from mopt_mlir.machine import by_name
+from mopt_mlir.model.microkernel import RegisterTile, TileKind, register_work, tile_kinds
+from mopt_mlir.model.visits import MISPREDICTED_CYCLES, WINDOW, Visits, visiting_cycles
+from mopt_mlir.plan import Level, Microkernel, Plan
+
+MACHINE = by_name("znver5")  # two FMAs and two loads per cycle, each FMA takes four
+ONE = {"k": (1, 0), "w": (1, 0)}
+
+
+def tile(accumulators: int, loads: int, steps: int) -> RegisterTile:
+    return RegisterTile(
+        steps=steps,
+        accumulators=accumulators,
+        loads=loads,
+        conflicts=0.0,
+        store_conflicts=0.0,
+        finish=float(accumulators),
+        input=loads,
+        weights=loads,
+        output=accumulators,
+    )
+
+
+def cycles(one: RegisterTile, visits: int = 1, counts=ONE) -> float:
+    kind = TileKind(frozenset(), one, one.work(MACHINE))
+    return visiting_cycles(MACHINE, [kind], counts, Visits(visits))
+
+
+@pytest.mark.parametrize(("rows", "vectors"), [(14, 2), (9, 3), (28, 1), (6, 4)])
+def test_a_single_long_visit_takes_what_the_solver_counts(rows, vectors):
+    found = tile(rows * vectors, rows + vectors, steps=1000)
+    assert cycles(found) == pytest.approx(found.work(MACHINE).cycles, rel=0.01)
+
+
+def test_latency_binds_a_long_chain_of_a_single_sum():
+    steps = 100 * WINDOW
+    assert cycles(tile(1, 2, steps)) > 0.95 * MACHINE.fma_latency * steps
+
+
+def test_short_visits_of_few_sums_overlap():
+    """A hundred visits of four products each: in a row, every one would wait for its last sum."""
+    short = tile(2, 3, steps=400)
+    work = short.work(MACHINE)
+    alone = work.cycles + 100 * work.cycles_per_visit
+    assert cycles(short, 100) < 0.3 * alone
+
+
+@pytest.mark.parametrize("visits", [1, 4, 16, 64, 256])
+def test_no_unit_issues_more_than_it_can(visits):
+    for accumulators, loads in ((1, 2), (2, 3), (6, 5), (28, 16), (24, 25)):
+        steps = 1024
+        found = cycles(tile(accumulators, loads, steps), visits)
+        assert found >= steps * accumulators / MACHINE.fma_per_cycle
+        assert found >= steps * loads / MACHINE.loads_per_cycle
+        assert found >= visits * accumulators  # stores
+
+
+def test_every_further_visit_costs_something():
+    found = [cycles(tile(28, 16, 1024), visits) for visits in (1, 2, 4, 8, 16, 32, 64, 128)]
+    assert found == sorted(set(found))
+
+
+def test_waiting_for_evicted_lines_comes_on_top():
+    plain = tile(28, 16, 100)
+    evicted = replace(plain, conflicts=3.0, store_conflicts=15.0)
+    assert cycles(evicted, 5) - cycles(plain, 5) == pytest.approx(100 * 3 + 5 * 15)
+
+
+def test_partial_tiles_are_counted_for_themselves():
+    """70 columns in tiles of 14 and 33 channels in tiles of 32: five whole columns, and of channels
+    a whole tile and one of a single channel, which still computes a whole vector."""
+    problem = conv2d(k=33, h=1, w=70, c=64, r=1, s=1)
+    kernel = Microkernel("k", 16, {"k": 32, "w": 14}, ("c",))
+    kinds = tile_kinds(problem, MACHINE, kernel, panels=True)
+    counts = {"n": (1, 0), "k": (1, 1), "h": (1, 0), "w": (5, 0)}
+    twice = Visits(2)
+    whole, partial = (
+        5 * visiting_cycles(MACHINE, [kind], {dim: (1, 1) for dim in counts}, twice) for kind in kinds
+    )
+    assert visiting_cycles(MACHINE, kinds, counts, twice) == pytest.approx(whole + partial)
+    assert register_work(kinds, counts).output_per_visit == 2 * 70 * 33
+    assert 0.4 * whole < partial < 0.7 * whole
+
+
+def test_loops_that_do_not_run_equally_often_are_irregular():
+    problem = conv2d(k=32, h=14, w=14, c=64, r=3, s=3)
+    kernel = Microkernel("k", 16, {"k": 32, "w": 14}, ("c", "r", "s"))
+
+    def irregular(**tile: int) -> int:
+        levels = [
+            Level(name, problem.names, {**problem.extents, **(tile if name == "L1" else {})})
+            for name in ("L3", "L2", "L1")
+        ]
+        return Visits.of(problem, Plan(MACHINE.name, 1, kernel, levels), 1).irregular
+
+    assert irregular() == irregular(c=16) == irregular(r=1) == irregular(r=1, s=1) == 0
+    assert irregular(c=48) == 0  # the outermost runs long enough
+    assert irregular(r=2) == irregular(s=2) == irregular(r=2, s=1) == 1  # two taps, then one
+    assert irregular(r=2, s=2) == 2
+
+
+def test_what_is_predicted_wrongly_costs_each_visit():
+    one = tile(28, 16, 576)
+    kind = TileKind(frozenset(), one, one.work(MACHINE))
+    regular, irregular = (
+        visiting_cycles(MACHINE, [kind], ONE, Visits(4, loops)) for loops in (0, 2)
+    )
+    assert irregular - regular == pytest.approx(4 * 2 * MISPREDICTED_CYCLES)
