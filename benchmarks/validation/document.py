@@ -90,10 +90,10 @@ with that (`mopt_mlir.model.residency`), those by tiles alone beside them.
 
 **Prediction.** Times are predicted by `mopt_mlir.model.estimate`: the resources of the model that
 the solver minimises, with the volumes above, with visits of register tiles that overlap as a core
-executes them out of order (`mopt_mlir.model.visits`), and with a part of each resource's time on top
-of that of the slowest one. These parts, what it takes to leave a register tile and to come back to
-it, and what it takes to pack weights that do not come in whole vectors or fall on one set of L1 were
-fitted to the sampled plans of Table 1 below; the test set had no part in it.
+executes them out of order (`mopt_mlir.model.visits`), and with a part of each resource's time on
+top of that of the slowest one. These parts, what it takes to leave a register tile and to come back
+to it, and what it takes to pack weights that do not come in whole vectors or fall on one set of L1
+were fitted to the sampled plans of Table 1 below; the test set had no part in it.
 """
 
 

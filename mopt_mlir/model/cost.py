@@ -58,11 +58,11 @@ PACK_CYCLES: Mapping[str, float] = {"whole": 0.38, "L3": 0.38, "L2": 0.31, "L1":
 """Cycles to move one weight into its panel, by the place of packing: loads, a transposition in
 registers and stores, as measured on Zen 5. The smaller the block of panels, the nearer it stays."""
 
-ELEMENT_CYCLES = 0.9
+ELEMENT_CYCLES = 0.75
 """Cycles to move one weight where weights cannot be moved in whole vectors. (This and the two below
 are fitted to sampled plans: where blocks are small, much of it hides behind what is computed.)"""
 
-REST_CYCLES = 0.65
+REST_CYCLES = 0.63
 """The same for what is left over of a vector, which goes through the transposition alone."""
 
 PACK_CONFLICT_CYCLES = 2.6

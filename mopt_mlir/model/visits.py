@@ -1,8 +1,8 @@
 """How long a core takes for register tiles whose reduction is cut into short pieces.
 
 `cost` lets each visit of a register tile begin where the one before has ended, which is near enough
-for the long visits of a good plan. A core executes out of order: while it waits for the last sums of
-a short visit, it is at work on the next ones already.
+for the long visits of a good plan. A core executes out of order: while it waits for the last sums
+of a short visit, it is at work on the next ones already.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from mopt_mlir.model.microkernel import (
     norm,
     tiles_of,
 )
-from mopt_mlir.model.residency import pieces_of
+from mopt_mlir.model.volume import Pieces, cut
 from mopt_mlir.plan import Plan
 from mopt_mlir.problem import Problem
 
@@ -36,7 +36,7 @@ loading those of a tile that was left long ago. (Fitted to sampled plans, as the
 RESTORE_CYCLES = 1.4
 """To have one accumulator back."""
 
-MISPREDICTED_CYCLES = 3.7
+MISPREDICTED_CYCLES = 3.9
 """Per visit and loop around the outer product that does not run equally often each time: for the
 branches that are predicted wrongly."""
 
@@ -52,8 +52,16 @@ class Visits:
     @staticmethod
     def of(problem: Problem, plan: Plan, number: int) -> Visits:
         """Those of a plan with all levels."""
-        sizes = [set(pieces_of(problem, plan, dim)[-1]) for dim in plan.microkernel.reduction[1:]]
+        sizes = [set(_pieces(problem, plan, dim)) for dim in plan.microkernel.reduction[1:]]
         return Visits(number, sum(len(found) > 1 and max(found) > 1 for found in sizes))
+
+
+def _pieces(problem: Problem, plan: Plan, dim: str) -> Pieces:
+    """The sizes of the innermost tiles along a dim."""
+    pieces: Pieces = {problem.extent(dim): 1}
+    for level in plan.levels:
+        pieces = cut(pieces, level.tile[dim])
+    return pieces
 
 
 def visiting_cycles(

@@ -82,7 +82,7 @@ def test_partial_tiles_are_counted_for_themselves():
     counts = {"n": (1, 0), "k": (1, 1), "h": (1, 0), "w": (5, 0)}
     twice = Visits(2)
     whole, partial = (
-        5 * visiting_cycles(MACHINE, [kind], {dim: (1, 1) for dim in counts}, twice) for kind in kinds
+        5 * visiting_cycles(MACHINE, [kind], dict.fromkeys(counts, (1, 1)), twice) for kind in kinds
     )
     assert visiting_cycles(MACHINE, kinds, counts, twice) == pytest.approx(whole + partial)
     assert register_work(kinds, counts).output_per_visit == 2 * 70 * 33

@@ -1,0 +1,132 @@
+"""What a cache keeps of a nest of loops, and so what enters it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import pairwise
+from math import gcd, prod
+from typing import NamedTuple
+
+from mopt_mlir.model.footprint import MemoryAxis, memory_axes
+from mopt_mlir.plan import Plan
+from mopt_mlir.problem import Problem, Tensor
+
+_Sizes = tuple[int, ...]
+
+
+class Entering(NamedTuple):
+    """Elements of each tensor that enter a cache while a block is computed, and whether the tensor
+    stays: whether no loop of the block moves on in it, from one innermost block that is kept to the
+    next. `fits` is whether these blocks fit, as tiles of a plan should."""
+
+    elements: tuple[int, ...]
+    stays: tuple[bool, ...]
+    fits: bool
+
+
+class Nest:
+    """The loops of a plan around the tiles at `depth` (1 is the outermost level), and a cache of
+    `capacity` bytes which each tensor enters in lines of `lines` bytes, or in elements if 0.
+
+    Blocks of the nest are its parts inside some of the loops. The cache keeps what a block touches
+    if all of that fits. Tiles at the edges are smaller, so that of the blocks inside one loop some
+    may fit and others not.
+    """
+
+    def __init__(
+        self, problem: Problem, plan: Plan, depth: int, capacity: int, lines: Sequence[int]
+    ) -> None:
+        self.names, self.tensors, self.capacity = problem.names, problem.tensors, capacity
+        self.whole = tuple(problem.extents[dim] for dim in problem.names)
+        self.loops = [
+            (self.names.index(dim), level.tile[dim])
+            for level in plan.levels[:depth]
+            for dim in level.order
+        ]
+        self.parts = [
+            parts_in_lines(problem, tensor, line)
+            for tensor, line in zip(problem.tensors, lines, strict=True)
+        ]
+        self.moves = [[dim in tensor.dims for tensor in problem.tensors] for dim in problem.names]
+        self._known: dict[tuple[int, _Sizes], Entering] = {}
+
+    def entering(self) -> tuple[int, ...]:
+        """Elements of each tensor that enter the cache in all."""
+        return self._inside(0, self.whole).elements
+
+    def _inside(self, at: int, sizes: _Sizes) -> Entering:
+        """What the block of `sizes` brings in, inside all loops before that number."""
+        while at < len(self.loops) and sizes[self.loops[at][0]] <= self.loops[at][1]:
+            at += 1  # runs once
+        if (at, sizes) not in self._known:
+            self._known[at, sizes] = self._block(at, sizes)
+        return self._known[at, sizes]
+
+    def _block(self, at: int, sizes: _Sizes) -> Entering:
+        touched = [self._occupied(index, sizes) for index in range(len(self.tensors))]
+        filled = sum(n * t.element.size for n, t in zip(touched, self.tensors, strict=True))
+        fits = filled <= self.capacity
+        if fits or at == len(self.loops):
+            return Entering(tuple(touched), (True,) * len(touched), fits)
+        dim, step = self.loops[at]
+        steps, rest = divmod(sizes[dim], step)
+        inside = self._inside(at + 1, _with(sizes, dim, step))
+        last = self._inside(at + 1, _with(sizes, dim, rest)) if rest else None
+        moved, stays = [], []
+        for index, moves in enumerate(self.moves[dim]):
+            if not moves and inside.stays[index]:
+                moved.append(inside.elements[index])
+            elif inside.fits and inside.stays[index]:
+                moved.append(touched[index])  # what two steps share comes in once: halos, lines
+            else:
+                remainder = last.elements[index] if last else 0
+                moved.append(steps * inside.elements[index] + remainder)
+            stays.append(inside.stays[index] and not moves)
+        return Entering(tuple(moved), tuple(stays), inside.fits)
+
+    def _occupied(self, index: int, sizes: _Sizes) -> int:
+        """Elements of a tensor's lines that a block touches."""
+
+        def size(dim: str | None) -> int:
+            return sizes[self.names.index(dim)] if dim else 1
+
+        return prod(
+            part.occupied(size(part.axis.image), size(part.axis.filter))
+            for part in self.parts[index]
+        )
+
+
+def _with(sizes: _Sizes, dim: int, size: int) -> _Sizes:
+    return (*sizes[:dim], size, *sizes[dim + 1 :])
+
+
+@dataclass(frozen=True)
+class _Rows(MemoryAxis):
+    """An axis whose points are short rows of others, which fill it without gaps."""
+
+    @property
+    def whole(self) -> int:
+        return self.step * self.points if self.joined else super().whole
+
+
+@lru_cache(maxsize=256)
+def parts_in_lines(problem: Problem, tensor: Tensor, line_bytes: int) -> tuple[MemoryAxis, ...]:
+    """As `memory_axes`, but without the dims along whose rows the lines of the next axis lie: those
+    with rows shorter than a line, so that any point of them brings in what a whole row does."""
+    parts = memory_axes(problem, tensor, line_bytes)
+    line = line_bytes // tensor.element.size
+    steps = {part: tensor.step(part.axis.image) for part in parts}
+    known = [(step, part) for part, step in steps.items() if step and part.points > 1]
+    if any(part.axis.filter for part in parts) or len(known) < len(parts):
+        return parts
+    ordered = sorted(known, key=lambda pair: pair[0])
+    short = [part for (_, part), (step, _) in pairwise(ordered) if step <= line]
+    if not short or ordered[: len(short)] != [(steps[part], part) for part in short]:
+        return parts
+    (step, first), *rest = ordered[len(short) :]
+    joined = not rest or rest[0][0] == first.points * step
+    pitches = [pitch for pitch, _ in rest]
+    row = _Rows(first.axis, first.points, 1, line, step, step, gcd(line, *pitches), joined)
+    return (row, *(replace(part, line=0) for _, part in rest))
