@@ -16,7 +16,7 @@ from dataclasses import replace
 from mopt_mlir.machine.machine import Machine
 from mopt_mlir.model.cost import FILLED_FROM, MEMORY, OUTPUT_PASSES, predict, runs_of, visits_of
 from mopt_mlir.model.microkernel import tile_kinds
-from mopt_mlir.model.residency import resident_volumes
+from mopt_mlir.model.residency import evicted_again, resident_volumes
 from mopt_mlir.model.visits import Visits, visiting_cycles
 from mopt_mlir.plan import Plan, Prediction
 from mopt_mlir.problem import Problem
@@ -45,9 +45,12 @@ def estimate(problem: Problem, machine: Machine, plan: Plan) -> Prediction:
     seconds = {**predicted.seconds, "compute": cycles / (1e9 * machine.frequency)}
     runs = runs_of(problem, machine, plan)
     seconds["DRAM"] -= runs
+    # what a register tile evicts of itself counts in its cycles, as measured
+    _, again = evicted_again(problem, machine, plan)
     for resource in FILLED_FROM.values():
         moved = sum(predicted.volumes[resource].values())
-        seconds[resource] *= _waited_for(resource, volumes[resource]) / moved if moved else 1.0
+        waited = _waited_for(resource, volumes[resource]) - (again if resource == "L2" else 0.0)
+        seconds[resource] *= waited / moved if moved else 1.0
     seconds["DRAM"] += RUNS_EXPOSED * runs
     busy = {"core": seconds["compute"] + seconds["packing"]}
     busy |= {name: seconds[name] for name in MEMORY}

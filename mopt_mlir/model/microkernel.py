@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
-from math import log2, prod
+from math import gcd, log2, prod
 from typing import NamedTuple
 
 from mopt_mlir.machine.machine import Machine
@@ -281,8 +281,22 @@ def _conflicts(
 
 
 def _crossing_slots(problem: Problem, machine: Machine, kernel: Microkernel) -> float:
-    """Load slots of a vector load at any element: one more where it crosses a cache line."""
-    return 1.0 + (kernel.vector - 1) * problem.output.element.size / machine.cache("L1").line
+    """Load slots of a vector load, on average over where it may begin: one more where it crosses a
+    cache line. Operands begin with a line."""
+    operands = [t for t in (problem.input, problem.weights) if kernel.lanes in t.dims]
+    grains = [_grain(problem, tensor, kernel) for tensor in operands]
+    behind = kernel.vector - min(grains)
+    return 1.0 + behind * problem.output.element.size / machine.cache("L1").line
+
+
+def _grain(problem: Problem, tensor: Tensor, kernel: Microkernel) -> int:
+    """Elements of which each vector load of `tensor` begins at a multiple, at most a vector."""
+    steps = [kernel.vector]
+    for axis, stride in zip(tensor.axes, tensor.strides, strict=True):
+        for dim, factor in axis.terms:
+            if dim != kernel.lanes and factor and problem.extent(dim) > 1:
+                steps.append(factor * stride if stride else 1)
+    return gcd(*steps)
 
 
 def _output_cycles(

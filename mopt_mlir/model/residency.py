@@ -61,7 +61,7 @@ def resident_volumes(
     if plan.packing in LEVELS:
         for name in MEMORY[1 : MEMORY.index(plan.packing) + 1]:
             found[name]["packing"] *= _packed_lines(problem, machine, plan)
-    name, evicted = _evicted(problem, machine, plan)
+    name, evicted = evicted_again(problem, machine, plan)
     found["L2"][name] += evicted
     return found
 
@@ -125,9 +125,10 @@ def _sums(problem: Problem, machine: Machine, plan: Plan, level: str, moved: flo
     return (OUTPUT_PASSES if visits < 1.5 else 1) * output
 
 
-def _evicted(problem: Problem, machine: Machine, plan: Plan) -> tuple[str, float]:
-    """Bytes of the operand that is read in scalars, and its name, that come from L2 once more in
-    each step of a microkernel, since lines of the same register tile have evicted them."""
+def evicted_again(problem: Problem, machine: Machine, plan: Plan) -> tuple[str, float]:
+    """The operand that is read in scalars, and bytes of it that come from L2 once more in each step
+    of a microkernel, since lines of the same register tile have evicted them: all of those on a set
+    with too many, if it is the least recently used that are evicted."""
     kernel, cache = plan.microkernel, machine.cache("L1")
     tensor = broadcast(problem, kernel)
     rows = {dim: size for dim, size in kernel.tile.items() if dim in tensor.dims}
