@@ -85,15 +85,17 @@ Lines that are dirty at the end count as written. So the trace is that of the ge
 packing, edges and order of accesses included, at the granularity of cache lines. The model that the
 solver minimises counts what each cache reuses between one tile of its level and the next, which is
 all that there is if tiles fill their caches. Sampled plans often have far smaller tiles; of these a
-cache keeps the largest block of the nest that fits, and their predicted volumes here are counted
-with that (`mopt_mlir.model.residency`), those by tiles alone beside them.
+cache keeps the largest blocks of the nest that fit, and their predicted volumes here are counted
+with that, with the whole lines that packing reads for a part of each, and with the sums that wait
+beside the output (`mopt_mlir.model.residency`); those by tiles alone stand beside them.
 
 **Prediction.** Times are predicted by `mopt_mlir.model.estimate`: the resources of the model that
 the solver minimises, with the volumes above, with visits of register tiles that overlap as a core
 executes them out of order (`mopt_mlir.model.visits`), and with a part of each resource's time on
 top of that of the slowest one. These parts, what it takes to leave a register tile and to come back
 to it, and what it takes to pack weights that do not come in whole vectors or fall on one set of L1
-were fitted to the sampled plans of Table 1 below; the test set had no part in it.
+were fitted to the sampled plans of Table 1 on Zen 5; the test set had no part in it, nor has any
+other machine.
 """
 
 

@@ -9,6 +9,8 @@ from mopt_mlir.machine import by_name
 from mopt_mlir.model.cost import RUN_SECONDS, predict
 from mopt_mlir.model.estimate import EXPOSED, RUNS_EXPOSED, estimate
 from mopt_mlir.model.microkernel import output_runs
+from mopt_mlir.model.residency import evicted_again
+from mopt_mlir.plan import LEVELS, Level, Microkernel, Plan
 
 MACHINE = by_name("znver5")
 PROBLEMS = {
@@ -76,3 +78,17 @@ def test_a_part_of_what_short_runs_of_output_take_whatever_the_volumes(problem):
         runs = RUN_SECONDS * output_runs(problem, plan.microkernel)
         moved = (predicted.seconds["DRAM"] - runs) * after / before
         assert expected.seconds["DRAM"] == pytest.approx(moved + RUNS_EXPOSED * runs)
+
+
+def test_lines_that_a_register_tile_evicts_of_itself_count_once():
+    """In its cycles: the volume from L2 has them as well, but nothing waits for it."""
+    problem = conv2d(k=20, h=4, w=16, c=1024, r=1, s=1)  # rows of weights of 4 KiB
+    kernel = Microkernel("w", 16, {"w": 16, "k": 20}, ("c", "r", "s"))
+    levels = tuple(Level(name, problem.names, problem.extents) for name in LEVELS)
+    expected = estimate(problem, MACHINE, Plan("znver5", 1, kernel, levels, {}, "none"))
+    name, again = evicted_again(problem, MACHINE, Plan("znver5", 1, kernel, levels, {}, "none"))
+    moved = expected.volumes["L2"]
+    assert name == "weights"
+    assert moved["weights"] > again > 0.9 * moved["weights"]
+    waited = sum(moved.values()) - moved["output"] / 2 - again
+    assert expected.seconds["L2"] == pytest.approx(waited / (1e9 * MACHINE.cache("L2").bandwidth))

@@ -187,3 +187,25 @@ def test_rows_of_a_padded_output_do_not_follow_each_other() -> None:
     kernel = Microkernel("k", 16, {"k": 16, "h": 2, "w": 56}, ("c",))
     assert output_runs(dense, kernel) == 32 * 7
     assert output_runs(padded, kernel) == 32 * 14
+
+
+@pytest.mark.parametrize(
+    ("size", "slots"),
+    [
+        ({"w": 64, "r": 1, "s": 1}, 1.0),  # rows, images and channels begin with a line
+        ({"w": 62, "r": 3, "s": 3}, 1 + 15 / 16),  # taps lie anywhere
+        ({"w": 56, "r": 1, "s": 1}, 1 + 8 / 16),  # every other row in the middle of a line
+        ({"h": 1, "w": 64, "r": 1, "s": 3}, 1 + 15 / 16),
+    ],
+)
+def test_vector_loads_that_may_cross_a_line_take_more_slots(size, slots) -> None:
+    problem = conv2d(**{"k": 4, "h": 8, "c": 4, **size})
+    kernel = Microkernel("w", 16, {"w": 48, "k": 4}, ("c", "r", "s"))
+    (whole, *_) = tile_kinds(problem, ZEN5, kernel, panels=False)
+    assert whole.tile.loads == pytest.approx(4 + 3 * slots)  # a broadcast for each channel
+
+
+def test_vectors_of_panels_never_cross_a_line() -> None:
+    kernel = Microkernel("k", 16, {"k": 32, "w": 7}, ("c", "r", "s"))
+    problem = conv2d(k=64, h=7, w=7, c=5, r=3, s=3)
+    assert tile_kinds(problem, ZEN5, kernel, panels=True)[0].tile.loads == 7 + 2
