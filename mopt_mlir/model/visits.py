@@ -79,16 +79,17 @@ def _visit_cycles(machine: Machine, tile: RegisterTile, visits: Visits) -> float
     """Cycles of one visit: the busiest of the units that issue its operations, or the chain of FMAs
     that each sum goes through, of which as much overlaps with other visits as is in flight."""
     steps, sums = tile.steps / visits.number, tile.accumulators
+    again = 1 - 1 / visits.number  # the first visit finds nothing that was left
     issue = norm(
         ISSUE_OVERLAP,
         steps * sums / machine.fma_per_cycle,
-        steps * tile.loads / machine.loads_per_cycle + RESTORE_CYCLES * sums,
+        steps * tile.loads / machine.loads_per_cycle + RESTORE_CYCLES * sums * again,
         STORE_CYCLES * sums,
     )
     operations = steps * (sums + tile.loads) + 2 * sums
     in_flight = 1 + WINDOW / operations
     chain = (steps * machine.fma_latency + DRAIN_CYCLES) / in_flight
-    waiting = steps * (LOOP_CYCLES + tile.conflicts) + tile.store_conflicts
+    waiting = steps * (LOOP_CYCLES + tile.conflicts) + tile.store_conflicts * again
     return norm(OVERLAP, issue, chain) + waiting + MISPREDICTED_CYCLES * visits.irregular
 
 

@@ -70,7 +70,7 @@ def test_every_further_visit_costs_something():
 def test_waiting_for_evicted_lines_comes_on_top():
     plain = tile(28, 16, 100)
     evicted = replace(plain, conflicts=3.0, store_conflicts=15.0)
-    assert cycles(evicted, 5) - cycles(plain, 5) == pytest.approx(100 * 3 + 5 * 15)
+    assert cycles(evicted, 5) - cycles(plain, 5) == pytest.approx(100 * 3 + 4 * 15)
 
 
 def test_partial_tiles_are_counted_for_themselves():
