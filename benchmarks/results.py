@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import lzma
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from math import isfinite
@@ -131,12 +132,7 @@ def check_continues(before: Mapping[str, Any], head: Mapping[str, Any], path: Pa
 
 def read_json(path: Path, kind: str) -> dict[str, Any]:
     """The object in a file of mopt-bench. Raises UserError if it is not one of `kind`."""
-    try:
-        data = json.loads(path.read_text())
-    except OSError as error:
-        raise UserError(f"cannot read it: {error.strerror}", str(path)) from None
-    except ValueError:
-        raise UserError("not a JSON file", str(path)) from None
+    data = _parsed(path)
     if not isinstance(data, dict) or data.get("kind") != kind:
         raise UserError(f"not a file of '{kind}'", str(path))
     if data.pop("format", None) != FORMAT:
@@ -147,16 +143,22 @@ def read_json(path: Path, kind: str) -> dict[str, Any]:
 
 def kind_of(path: Path) -> str:
     """The kind of a file of mopt-bench. Raises UserError if it is none."""
-    try:
-        data = json.loads(path.read_text())
-    except OSError as error:
-        raise UserError(f"cannot read it: {error.strerror}", str(path)) from None
-    except ValueError:
-        raise UserError("not a JSON file", str(path)) from None
+    data = _parsed(path)
     kind = data.get("kind") if isinstance(data, dict) else None
     if not isinstance(kind, str):
         raise UserError("not a file of mopt-bench", str(path))
     return kind
+
+
+def _parsed(path: Path) -> Any:
+    """What a file of JSON has, which may be compressed (`.xz`)."""
+    try:
+        data = path.read_bytes()
+        return json.loads(lzma.decompress(data) if path.suffix == ".xz" else data)
+    except OSError as error:
+        raise UserError(f"cannot read it: {error.strerror}", str(path)) from None
+    except (lzma.LZMAError, ValueError):
+        raise UserError("not a JSON file", str(path)) from None
 
 
 def _identity(head: Mapping[str, Any], key: str) -> Any:

@@ -102,7 +102,11 @@ def _add_report(commands: Any) -> None:
         "of today's model. The plots need matplotlib: pip install 'mopt-mlir[plot]'.",
     )
     report.add_argument(
-        "files", nargs="*", type=Path, metavar="FILE", help=f"of results (all in {DIRECTORY})"
+        "files",
+        nargs="*",
+        type=Path,
+        metavar="FILE",
+        help=f"of results (all in {DIRECTORY}); those of mopt-bench run (.json) as well",
     )
     report.add_argument(
         "--bench",
@@ -110,7 +114,7 @@ def _add_report(commands: Any) -> None:
         type=Path,
         default=[],
         metavar="FILE",
-        help="results of mopt-bench run, for the comparison with other libraries",
+        help="more results of mopt-bench run, for the comparison with other libraries",
     )
     report.add_argument(
         "--output", type=Path, default=Path("docs"), help="directory to write to (docs)"

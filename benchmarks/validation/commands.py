@@ -14,6 +14,7 @@ from ..workloads import Workload
 from .command_line import DIRECTORY, TESTSET
 from .measure import Request as Measuring
 from .measure import measure as measure_plans
+from .records import COMPRESSED
 from .simulations import Request as Simulating
 from .simulations import simulate_plans
 
@@ -78,13 +79,20 @@ def report(arguments: argparse.Namespace) -> int:
     from .judgement import read_trials
 
     files = arguments.files or sorted(DIRECTORY.glob("*.jsonl"))
+    bench = [*arguments.bench, *filter(_is_of_bench, files)]
+    files = [path for path in files if path not in bench]
     trials = read_trials(files)
     if not trials:
         raise UserError(f"no measurements; mopt-validate measure writes them to {DIRECTORY}")
-    comparisons = [Comparison.of(Results.read(path)) for path in arguments.bench]
-    note = write_document(arguments.output, trials, comparisons, files)
+    comparisons = [Comparison.of(Results.read(path)) for path in bench]
+    note = write_document(arguments.output, trials, comparisons, [*files, *bench])
     console(stderr=True).print(note, highlight=False, markup=False)
     return 0
+
+
+def _is_of_bench(path: Path) -> bool:
+    """Whether a file is of mopt-bench, by its name, and not of lines of JSON."""
+    return path.name.removesuffix(COMPRESSED).endswith(".json")
 
 
 def _operators(arguments: argparse.Namespace) -> list[Workload]:

@@ -33,7 +33,7 @@ $ make validate
 ```
 
 `make validate-smoke` takes ten minutes for a small part of it. The data is in [{data}]({data}):
-every plan, every run, in lines of JSON. `mopt-validate report docs/{data}/*.jsonl.xz` makes this
+every plan, every run, in lines of JSON. `mopt-validate report docs/{data}/*.xz` makes this
 document of it, with the predictions of today's model.
 
 The questions are those of Sec. 9 of the paper: how much performance is lost by taking what the
@@ -247,10 +247,12 @@ def _wrong(trial: Trial) -> Iterator[str]:
 
 def _comparison(comparison: Comparison, drawn: set[str]) -> Iterator[str]:
     configuration, head = comparison.results.configuration, comparison.results.head
+    machine = head["machine"]
     yield f"### {configuration.title}\n"
     yield (
         f"Mean GFLOP/s of {head['arguments']['repeat']} runs with 95% confidence intervals, caches "
-        f"{'flushed before each' if configuration.cold else 'warm'}.\n"
+        f"{'flushed before each' if configuration.cold else 'warm'}; {machine['cpu']}, planned for "
+        f"as `{machine['planned_for']['cpu']}`, commit {head['commit']}.\n"
     )
     yield from _picture(f"{configuration.slug}.svg", "rates relative to oneDNN", drawn)
     yield markdown(tables.peer_columns(comparison), tables.peer_rows(comparison))

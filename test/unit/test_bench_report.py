@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import lzma
 import re
 import sys
 from math import isnan
@@ -14,7 +15,7 @@ import pytest
 from benchmarks.command_line import main
 from benchmarks.commands import _verdict
 from benchmarks.comparison import Comparison, describe_sizes
-from benchmarks.results import Failure, Record, Results
+from benchmarks.results import Failure, Record, Results, kind_of
 from benchmarks.scale_results import Batch, Planning, Scale, Scaling
 from benchmarks.tables import ratio_cells, summary_cells
 from mopt_mlir import UserError
@@ -250,3 +251,13 @@ def test_files_that_are_no_results(text, message, tmp_path, capsys):
     assert message in captured.err
     assert "Traceback" not in captured.err
     assert not (tmp_path / "docs").exists()
+
+
+def test_compressed_results_read_the_same(path, results):
+    compressed = path.with_name(path.name + ".xz")
+    compressed.write_bytes(lzma.compress(path.read_bytes()))
+    assert kind_of(compressed) == kind_of(path)
+    assert Results.read(compressed) == Results.read(path) == results
+    compressed.write_bytes(path.read_bytes())
+    with pytest.raises(UserError, match="not a JSON file"):
+        Results.read(compressed)

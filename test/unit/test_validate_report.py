@@ -4,7 +4,9 @@ from dataclasses import asdict, replace
 
 import pytest
 
+from benchmarks.results import Results
 from benchmarks.validation import criteria, document, judgement, tables
+from benchmarks.validation.command_line import main
 from benchmarks.validation.planned import problem_of
 from benchmarks.validation.records import (
     FORMAT,
@@ -208,3 +210,23 @@ def test_compressed_data_gives_the_same_verdicts(tmp_path):
     document.write_document(tmp_path / "docs", [trial], [], paths)
     data = sorted((tmp_path / "docs/validation").glob("*.xz"))
     assert judgement.read_trials(data) == [trial]
+
+
+def test_the_document_is_made_again_of_the_data_beside_it(tmp_path):
+    """Measurements, volumes and what mopt-bench found of other libraries."""
+    _, paths = trial_of(tmp_path, (2.0, 1.6, 0.8, 4.0, 5.0))
+    arguments = {"operators": "table1", "protocol": "paper", "cold": True, "threads": 1,
+                 "isa": "native", "repeat": 50}  # fmt: skip
+    head = {**HEAD, "arguments": arguments, "operators": {}, "versions": {}, "unavailable": {}}
+    bench = tmp_path / "a-cold-1.json"
+    Results(head, [], [], []).write(bench)
+    first, second = tmp_path / "first", tmp_path / "second"
+    assert main(["report", *map(str, paths), "--bench", str(bench), "--output", str(first)]) == 0
+    data = sorted((first / "validation").glob("*.xz"))
+    assert [path.name for path in data] == [
+        "a-cold-1.json.xz", "table1-native-volumes.jsonl.xz", "table1-native.jsonl.xz",
+    ]  # fmt: skip
+    assert main(["report", *map(str, data), "--output", str(second)]) == 0
+    text = (first / "validation.md").read_text()
+    assert "### A cold, 1 core" in text
+    assert (second / "validation.md").read_text() == text
