@@ -27,8 +27,7 @@ comes from. Fitted to the measured times of sampled plans of Table 1 with cold c
 is `RUNS_EXPOSED`."""
 
 RUNS_EXPOSED = 0.2
-"""Part of the time of runs of output that counts at all: what a core does meanwhile hides the rest,
-unless its plan is so good that there is little else to do."""
+"""Part of the time of runs of output that counts at all."""
 
 
 def estimate(problem: Problem, machine: Machine, plan: Plan) -> Prediction:

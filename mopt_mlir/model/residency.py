@@ -55,7 +55,7 @@ def resident_volumes(
                 volumes[name] = entering
             else:  # stores past the caches move less than what passes through them
                 volumes[name] = min(volumes[name], entering)
-        volumes["output"] += _sums(problem, machine, plan, level, volumes["output"])
+        volumes["output"] += _sums(problem, machine, plan, level)
         kept = _just_packed(problem, machine, plan, level, prediction)
         volumes["weights"] = max(0.0, volumes["weights"] - kept)
     if plan.packing in LEVELS:
@@ -100,13 +100,12 @@ def _just_packed(
     return packed if 2 * size <= machine.cache(level).size else 0.0
 
 
-def _sums(problem: Problem, machine: Machine, plan: Plan, level: str, moved: float) -> float:
-    """Bytes that a cache exchanges for sums that wait outside of the output, beyond the `moved`
-    ones of output that comes and goes at each visit, and for the output itself in the end.
+def _sums(problem: Problem, machine: Machine, plan: Plan, level: str) -> float:
+    """Bytes that a cache exchanges for sums that wait outside of the output, beyond those that come
+    and go at each visit.
 
     If their buffer stays in the cache, it is fetched when it is first written to, and goes back at
-    the end. If not, the last visit reads them and writes the output; and where there is only one
-    visit as far as this cache is concerned, they take room that others need and come and go.
+    the end. If not, the last visit only reads them, and fetches and writes the output.
     """
     if problem.output.runs_along(plan.microkernel.lanes) or visits_of(problem, plan)[1] == 1:
         return 0.0
@@ -121,8 +120,7 @@ def _sums(problem: Problem, machine: Machine, plan: Plan, level: str, moved: flo
     )
     if buffer <= machine.cache(level).size:
         return OUTPUT_PASSES * buffer
-    visits = moved / (OUTPUT_PASSES * output)
-    return (OUTPUT_PASSES if visits < 1.5 else 1) * output
+    return output
 
 
 def evicted_again(problem: Problem, machine: Machine, plan: Plan) -> tuple[str, float]:

@@ -27,7 +27,7 @@ from mopt_mlir.plan import Plan
 from mopt_mlir.problem import Problem
 
 WINDOW = 400
-"""Operations that a core has in flight: 224 to 512 on the machines described here."""
+"""Operations that a core has in flight: 192 to 512 on the machines described here."""
 
 DRAIN_CYCLES = 100.0
 """From the end of one visit to the start of the next, if they did not overlap: storing sums, and
@@ -37,8 +37,8 @@ RESTORE_CYCLES = 1.4
 """To have one accumulator back."""
 
 MISPREDICTED_CYCLES = 3.9
-"""Per visit and loop around the outer product that does not run equally often each time: for the
-branches that are predicted wrongly."""
+"""Per visit and loop around the outer product that does not run equally often each time; we take it
+for branches that are predicted wrongly. (Fitted as well.)"""
 
 
 @dataclass(frozen=True)

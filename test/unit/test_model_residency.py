@@ -110,6 +110,15 @@ def test_packing_reads_the_lines_of_its_block():
     assert found["L2"]["packing"] == pytest.approx((9 + 2) * weights, rel=0.01)
 
 
+def test_weights_that_are_packed_in_l1_come_in_whole_lines():
+    problem = conv2d(k=64, h=16, w=32, c=64, r=3, s=3)
+    order = ("n", "r", "s", "k", "c", "h", "w")
+    plan = replace(plan_with([{}, {}, {"r": 1, "s": 1}], problem, order), packing="L1")
+    weights = compulsory(problem.weights, problem)
+    assert predict(problem, MACHINE, plan).volumes["L2"]["weights"] == weights
+    assert resident(plan, problem)["L2"]["weights"] == pytest.approx(9 * weights, rel=0.01)
+
+
 def lines_entering(problem, plan, depth, capacity):
     """Lines of 64 bytes that a fully associative, least recently used cache of `capacity` bytes
     fetches of input, weights and output, if tiles down to those at `depth` are walked through in

@@ -7,7 +7,13 @@ import pytest
 from mopt_mlir import conv2d
 from mopt_mlir.machine import by_name
 from mopt_mlir.model.microkernel import RegisterTile, TileKind, register_work, tile_kinds
-from mopt_mlir.model.visits import MISPREDICTED_CYCLES, WINDOW, Visits, visiting_cycles
+from mopt_mlir.model.visits import (
+    MISPREDICTED_CYCLES,
+    RESTORE_CYCLES,
+    WINDOW,
+    Visits,
+    visiting_cycles,
+)
 from mopt_mlir.plan import Level, Microkernel, Plan
 
 MACHINE = by_name("znver5")  # two FMAs and two loads per cycle, each FMA takes four
@@ -113,3 +119,8 @@ def test_what_is_predicted_wrongly_costs_each_visit():
         visiting_cycles(MACHINE, [kind], ONE, Visits(4, loops)) for loops in (0, 2)
     )
     assert irregular - regular == pytest.approx(4 * 2 * MISPREDICTED_CYCLES)
+
+
+def test_sums_have_to_come_back_for_every_visit_but_the_first():
+    loads = 62 * (16 / MACHINE.loads_per_cycle) + 62 * RESTORE_CYCLES * 28
+    assert cycles(tile(28, 16, steps=63), 63) > loads > 1.5 * 63 * 28 / MACHINE.fma_per_cycle
