@@ -48,10 +48,11 @@ LEAST_ROUNDS = 3
 """Also of a plan so slow that all rounds would take longer than allowed; of one that alone takes
 longer than that in a single run, one round."""
 
-BATCH_BYTES = 256 << 20
+BATCH_BYTES = 1 << 30
 """Packed weights of the plans that are loaded at the same time, which each of them keeps."""
 
-MOST_LOADED = 12
+MOST_LOADED = 50
+"""So many that their rounds lie some time apart: a disturbance of seconds meets few of each."""
 
 
 @dataclass(frozen=True)

@@ -87,14 +87,15 @@ def _registers(problem: Problem, machine: Machine, plan: Plan) -> Registers:
     rows = prod(
         min(size, problem.extent(dim)) for dim, size in kernel.tile.items() if dim != kernel.lanes
     )
+    slots = machine.slots(8 * problem.output.element.size * kernel.vector)
     return Registers(
         lanes=kernel.lanes,
         vector=kernel.vector,
         vectors=vectors,
         broadcasts=rows,
         available=machine.vector_registers,
-        fma_cycles=vectors * rows / machine.fma_per_cycle,
-        load_cycles=(vectors + rows) / machine.loads_per_cycle,
+        fma_cycles=vectors * rows * slots / machine.fma_per_cycle,
+        load_cycles=(vectors * slots + rows) / machine.loads_per_cycle,
         latency=machine.fma_latency,
         useful=extent / (-(-extent // kernel.vector) * kernel.vector),
     )

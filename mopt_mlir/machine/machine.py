@@ -39,11 +39,14 @@ class Machine:
     """A CPU.
 
     `cpu` is LLVM's name of it. `vector_bits` and `vector_registers` describe the vector unit that
-    code is generated for, `fma_per_cycle` vector FMAs and `loads_per_cycle` vector loads issued
-    per cycle, `fma_latency` cycles. `frequency` is GHz under full vector load. `caches` is L1 to
+    code is generated for, `fma_per_cycle` FMAs and `loads_per_cycle` loads issued per cycle,
+    `fma_latency` cycles. `frequency` is GHz under full vector load. `caches` is L1 to
     L3; `dram_bandwidth` GB/s for one core, `dram_bandwidth_all` for all. `capacity_factor` is the
     part of a cache that a tile may fill (MODEL: a real LRU that sees interleaved accesses behaves
     like a smaller one).
+
+    `unit_bits` is the width of what one of these executes in one go: a wider vector takes several
+    of its slots. Optional, None where vectors are not wider.
 
     Optional, None where nobody measured it: `dram_write_bandwidth` is the GB/s at which the stores
     of one core reach memory through its caches, each line being read first and written back later;
@@ -62,6 +65,7 @@ class Machine:
     caches: tuple[Cache, ...]
     dram_bandwidth: float
     dram_bandwidth_all: float
+    unit_bits: int | None = None
     capacity_factor: float = 0.75
     dram_write_bandwidth: float | None = None
     dram_write_bandwidth_all: float | None = None
@@ -77,7 +81,12 @@ class Machine:
 
     def peak(self, element: ElementType, threads: int = 1) -> float:
         """GFLOP/s of `threads` cores that do nothing but FMAs."""
-        return 2.0 * self.lanes(element) * self.fma_per_cycle * self.frequency * threads
+        per_cycle = self.fma_per_cycle / self.slots(self.vector_bits)
+        return 2.0 * self.lanes(element) * per_cycle * self.frequency * threads
+
+    def slots(self, bits: int) -> int:
+        """Issue slots that an operation on a vector of `bits` takes."""
+        return -(-bits // (self.unit_bits or bits))
 
     def with_cores(self, cores: int, domains: int = 1) -> Machine:
         """This machine with `cores` cores spread over `domains` instances of its last cache.
@@ -166,7 +175,8 @@ class Machine:
 
 def field_kinds(cls: type[Machine] | type[Cache]) -> dict[str, type]:
     """The fields that a machine file or an override may set, and the type of each."""
-    kinds = {"str": str, "int": int, "float": float, "float | None": float, "bool": bool}
+    kinds = {"str": str, "int": int, "float": float, "bool": bool}
+    kinds |= {f"{name} | None": kinds[name] for name in ("int", "float")}
     return {f.name: kinds[f.type] for f in fields(cls) if f.name != "name" and f.type in kinds}
 
 
@@ -210,6 +220,8 @@ def _problems(machine: Machine) -> Iterator[str]:
         yield f"frequency: {machine.frequency} is not a clock in GHz"
     if machine.vector_bits not in VECTOR_BITS:
         yield f"vector_bits: {machine.vector_bits} is not one of 128, 256, 512"
+    if machine.unit_bits is not None and machine.unit_bits not in VECTOR_BITS:
+        yield f"unit_bits: {machine.unit_bits} is not one of 128, 256, 512"
     if machine.capacity_factor > 1:
         yield f"capacity_factor: {machine.capacity_factor} is more than the whole cache"
     for name in DRAM_BANDWIDTHS:

@@ -14,6 +14,7 @@ from mopt_mlir.problem import ElementType
 UNITS = {
     "frequency": "GHz",
     "vector_bits": "bits",
+    "unit_bits": "bits",
     "fma_per_cycle": "per cycle",
     "loads_per_cycle": "per cycle",
     "fma_latency": "cycles",

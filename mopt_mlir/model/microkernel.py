@@ -44,7 +44,7 @@ SHUFFLE_CYCLES = 1.0
 """Per vector and stage of an in-register transposition, with one 512-bit shuffle per cycle."""
 
 STORE_CYCLES = 1.0
-"""Per vector store: one per cycle on every machine described here."""
+"""Per issue slot of a vector store: one per cycle on every machine described here."""
 
 
 class NoMicrokernelError(ValueError):
@@ -72,18 +72,21 @@ class RegisterWork(NamedTuple):
 class RegisterTile:
     """What a core does for one register tile.
 
-    `steps` outer products over all reduction dims, each with `accumulators` FMAs, `loads` slots of
-    loads, and `conflicts` cycles in which it waits for lines that were evicted; at each visit
-    `store_conflicts` cycles for lines of the output that were; once, `finish` cycles in which the
+    `steps` outer products over all reduction dims, each with `accumulators` FMAs of `slots` issue
+    slots (`Machine.slots`), loads that take `loads` slots, and `conflicts` cycles in which it waits
+    for lines that were evicted; at each visit `store_conflicts` cycles for lines of the output that
+    were, and `lines` of sums that it leaves to the next one; once, `finish` cycles in which the
     sums are stored to the output. A step reads `input` and `weights` elements, and `output`
     elements are written.
     """
 
     steps: int
     accumulators: int
+    slots: int
     loads: float
     conflicts: float
     store_conflicts: float
+    lines: float
     finish: float
     input: int
     weights: int
@@ -91,9 +94,10 @@ class RegisterTile:
 
     def work(self, machine: Machine) -> RegisterWork:
         """As if visits did not overlap with each other."""
-        save = self.accumulators * STORE_CYCLES + self.store_conflicts
-        restore = self.accumulators / machine.loads_per_cycle
-        step = step_cycles(machine, self.accumulators, self.loads) + self.conflicts
+        vectors = self.accumulators * self.slots
+        save = vectors * STORE_CYCLES + self.store_conflicts
+        restore = vectors / machine.loads_per_cycle
+        step = step_cycles(machine, vectors, self.loads) + self.conflicts
         return RegisterWork(
             cycles=self.steps * step + self.finish - save - restore,
             cycles_per_visit=CALL_CYCLES + save + restore,
@@ -157,15 +161,15 @@ def whole_to_pack(problem: Problem, kernel: Microkernel) -> tuple[str, ...]:
     return kernel.reduction[1:] if needs_panels(problem, kernel) else ()
 
 
-def step_cycles(machine: Machine, accumulators: int, loads: float) -> float:
-    """Cycles of one step of the outer product.
+def step_cycles(machine: Machine, fmas: int, loads: float) -> float:
+    """Cycles of one step of the outer product, of slots of FMAs and of loads.
 
     FMAs and loads take their issue slots, and the accumulation chain its latency, as every
     accumulator is updated once per step; the longest of the three counts, and a little of those
     that are close to it. On Zen 5 this is within 5% of what most tiles of 1x7 to 10x2 take, with
     256 and with 512 bits, and within 15% of what any takes.
     """
-    fma, load = accumulators / machine.fma_per_cycle, loads / machine.loads_per_cycle
+    fma, load = fmas / machine.fma_per_cycle, loads / machine.loads_per_cycle
     return LOOP_CYCLES + norm(OVERLAP, norm(ISSUE_OVERLAP, fma, load), machine.fma_latency)
 
 
@@ -227,22 +231,25 @@ def _register_tile(
     rows = prod(size for dim, size in tile.items() if dim != kernel.lanes)
     vectors = -(-tile[kernel.lanes] // kernel.vector)
     width = vectors * kernel.vector
-    slots = 1.0 if panels else _crossing_slots(problem, machine, kernel)
+    slots = machine.slots(8 * problem.output.element.size * kernel.vector)
+    a_load = slots + (0.0 if panels else _crossing_slots(problem, machine, kernel))
     # Per step, elements of the input and of the weights.
-    input_, weights, loads = rows, width, rows + vectors * slots
+    input_, weights, loads = rows, width, rows + vectors * a_load
     if kernel.lanes in problem.input.dims:
         input_, weights = width, rows
         if kernel.lanes in problem.weights.dims:  # a group: no operand is the same for two outputs
-            input_, weights, loads = rows * width, width, (rows + 1) * vectors * slots
+            input_, weights, loads = rows * width, width, (rows + 1) * vectors * a_load
     waiting = _conflicts(machine, broadcast(problem, kernel), kernel, tile)
     evicted = _conflicts(machine, problem.output, kernel, tile)
     return RegisterTile(
         steps=steps,
         accumulators=rows * vectors,
+        slots=slots,
         loads=loads,
         conflicts=CONFLICT_CYCLES * waiting,
         store_conflicts=OUTPUT_CONFLICT_CYCLES * evicted,
-        finish=_output_cycles(problem, kernel, tile, vectors),
+        lines=rows * width * problem.output.element.size / machine.cache("L1").line,
+        finish=_output_cycles(problem, kernel, tile, vectors, slots),
         input=input_,
         weights=weights,
         output=rows * tile[kernel.lanes],
@@ -281,12 +288,12 @@ def _conflicts(
 
 
 def _crossing_slots(problem: Problem, machine: Machine, kernel: Microkernel) -> float:
-    """Load slots of a vector load, on average over where it may begin: one more where it crosses a
-    cache line. Operands begin with a line."""
+    """Load slots that a vector load takes more, on average over where it may begin: one where it
+    crosses a cache line. Operands begin with a line."""
     operands = [t for t in (problem.input, problem.weights) if kernel.lanes in t.dims]
     grains = [_grain(problem, tensor, kernel) for tensor in operands]
     behind = kernel.vector - min(grains)
-    return 1.0 + behind * problem.output.element.size / machine.cache("L1").line
+    return behind * problem.output.element.size / machine.cache("L1").line
 
 
 def _grain(problem: Problem, tensor: Tensor, kernel: Microkernel) -> int:
@@ -300,19 +307,19 @@ def _grain(problem: Problem, tensor: Tensor, kernel: Microkernel) -> int:
 
 
 def _output_cycles(
-    problem: Problem, kernel: Microkernel, tile: Mapping[str, int], vectors: int
+    problem: Problem, kernel: Microkernel, tile: Mapping[str, int], vectors: int, slots: int
 ) -> float:
     """Cycles to store the accumulators of one register tile to the output. (Between visits they are
     whole registers, wherever they lie.)"""
     rows = prod(size for dim, size in tile.items() if dim != kernel.lanes)
     registers = rows * vectors
     if problem.output.step(kernel.lanes) == 1:
-        return registers * STORE_CYCLES
+        return registers * slots * STORE_CYCLES
     pixels = [dim for dim in kernel.tile if dim != kernel.lanes]
     if any(problem.output.step(dim) == 1 for dim in pixels):
         accesses = vectors * kernel.vector * -(-rows // kernel.vector)
         shuffles = registers * log2(kernel.vector) * SHUFFLE_CYCLES
-        return shuffles + accesses * STORE_CYCLES
+        return shuffles + accesses * slots * STORE_CYCLES
     return registers * kernel.vector * STORE_CYCLES
 
 

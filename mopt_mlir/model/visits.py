@@ -33,10 +33,14 @@ DRAIN_CYCLES = 100.0
 """From the end of one visit to the start of the next, if they did not overlap: storing sums, and
 loading those of a tile that was left long ago. (Fitted to sampled plans, as the next one is.)"""
 
-RESTORE_CYCLES = 1.4
-"""To have one accumulator back."""
+RESTORE_CYCLES = 0.7
+"""To have one accumulator back, per slot."""
 
-MISPREDICTED_CYCLES = 3.9
+SAVED_LINE_CYCLES = 1.0
+"""Per line of sums that a visit leaves to the next one: what storing them, and waiting for them,
+does not hide behind outer products. (Fitted, too; the same for vectors of half a line.)"""
+
+MISPREDICTED_CYCLES = 4.0
 """Per visit and loop around the outer product that does not run equally often each time; we take it
 for branches that are predicted wrongly. (Fitted as well.)"""
 
@@ -79,20 +83,22 @@ def _visit_cycles(machine: Machine, tile: RegisterTile, visits: Visits) -> float
     """Cycles of one visit: the busiest of the units that issue its operations, or the chain of FMAs
     that each sum goes through, of which as much overlaps with other visits as is in flight."""
     steps, sums = tile.steps / visits.number, tile.accumulators
+    vectors = sums * tile.slots
     again = 1 - 1 / visits.number  # the first visit finds nothing that was left
     issue = norm(
         ISSUE_OVERLAP,
-        steps * sums / machine.fma_per_cycle,
-        steps * tile.loads / machine.loads_per_cycle + RESTORE_CYCLES * sums * again,
-        STORE_CYCLES * sums,
+        steps * vectors / machine.fma_per_cycle,
+        steps * tile.loads / machine.loads_per_cycle + RESTORE_CYCLES * vectors * again,
+        STORE_CYCLES * vectors,
     )
     operations = steps * (sums + tile.loads) + 2 * sums
     in_flight = 1 + WINDOW / operations
     chain = (steps * machine.fma_latency + DRAIN_CYCLES) / in_flight
-    waiting = steps * (LOOP_CYCLES + tile.conflicts) + tile.store_conflicts * again
+    waiting = steps * (LOOP_CYCLES + tile.conflicts)
+    waiting += (tile.store_conflicts + SAVED_LINE_CYCLES * tile.lines) * again
     return norm(OVERLAP, issue, chain) + waiting + MISPREDICTED_CYCLES * visits.irregular
 
 
 def _finish_cycles(tile: RegisterTile) -> float:
     """Cycles in which the sums go to the output at last, beyond those of storing them anywhere."""
-    return tile.finish - STORE_CYCLES * tile.accumulators
+    return tile.finish - STORE_CYCLES * tile.accumulators * tile.slots

@@ -38,7 +38,8 @@ def test_shipped_machine_is_consistent(name: str) -> None:
     machine.check()
     assert machine.name == name
     # nothing reads faster than the load ports, and vectors of AVX-512 need 32 registers
-    ports = machine.loads_per_cycle * machine.vector_bits / 8 * machine.frequency
+    width = machine.unit_bits or machine.vector_bits
+    ports = machine.loads_per_cycle * width / 8 * machine.frequency
     assert machine.cache("L1").bandwidth <= 1.01 * ports
     assert (machine.vector_bits == 512) == (machine.vector_registers == 32)
     bandwidths = [cache.bandwidth for cache in machine.caches] + [machine.dram_bandwidth]
@@ -101,6 +102,16 @@ def test_more_cores_never_read_less_than_one() -> None:
     assert slow.with_cores(1).dram_bandwidth_all == 60
 
 
+def test_a_core_with_narrow_units_does_as_much_with_narrow_vectors() -> None:
+    """Zen 4 takes two slots for 512 bits, so that AVX-512 does not double what it computes."""
+    wide, narrow = resolve("znver4"), resolve("znver4,vector_bits=256,vector_registers=16")
+    assert (wide.slots(512), wide.slots(256), wide.slots(128)) == (2, 1, 1)
+    assert wide.peak(ElementType.F32) == narrow.peak(ElementType.F32) == pytest.approx(118.4)
+    full = resolve("znver5")
+    assert full.slots(512) == full.slots(128) == 1
+    assert full.peak(ElementType.F32) == 2 * resolve("znver5,vector_bits=256").peak(ElementType.F32)
+
+
 def test_writing_to_memory_is_optional_and_follows_the_cores() -> None:
     machine = by_name("haswell")
     assert machine.dram_write_bandwidth is None
@@ -127,6 +138,7 @@ def test_writing_to_memory_is_optional_and_follows_the_cores() -> None:
         ("znver5,L3.shared=yes", "L3.shared: 'yes' is neither true nor false"),
         ("znver5,cores=-1", "cores: -1 is not positive"),
         ("znver5,vector_bits=384", "vector_bits: 384 is not one of 128, 256, 512"),
+        ("znver4,unit_bits=300", "unit_bits: 300 is not one of 128, 256, 512"),
         ("znver5,capacity_factor=1.5", "capacity_factor: 1.5 is more than the whole cache"),
         ("znver5,L1.line=48", "L1.line: 48 is not a power of two"),
         ("znver5,L1.size=1000", "L1.size: 1000 is not a multiple of 12 ways of 64 bytes"),

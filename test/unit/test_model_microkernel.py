@@ -22,6 +22,7 @@ from mopt_mlir.plan import Microkernel
 from mopt_mlir.problem import ElementType, LinearForm, Problem, Tensor, conv2d
 
 ZEN5, HASWELL = by_name("znver5"), by_name("haswell")
+ZEN4 = by_name("znver4")
 
 
 def share_of_peak(rows: int, vectors: int) -> float:
@@ -39,6 +40,27 @@ def share_of_peak(rows: int, vectors: int) -> float:
 )  # fmt: skip
 def test_shares_of_peak_are_those_measured(rows: int, vectors: int, measured: float) -> None:
     assert share_of_peak(rows, vectors) == pytest.approx(measured, rel=0.06)
+
+
+@pytest.mark.parametrize(
+    ("rows", "vectors", "bits", "measured"),
+    [
+        (7, 1, 512, 7.01), (14, 1, 512, 14.1), (26, 1, 512, 26.7), (4, 2, 512, 8.2),
+        (7, 2, 512, 14.7), (14, 2, 512, 28.8), (3, 3, 512, 9.2), (9, 3, 512, 27.7),
+        (6, 4, 512, 24.4), (3, 7, 512, 21.6), (1, 13, 512, 15.3),
+        (10, 1, 256, 5.8), (12, 1, 256, 6.8), (7, 2, 256, 7.4), (6, 4, 256, 12.1),
+    ],
+)  # fmt: skip
+def test_vectors_wider_than_the_units_take_several_slots(
+    rows: int, vectors: int, bits: int, measured: float
+) -> None:
+    """Cycles of a step in registers and L1, measured on a Zen 4: two units of 256 bits each."""
+    machine = ZEN4.with_field("vector_bits", bits)
+    lanes = machine.lanes(ElementType.F32)
+    kernel = Microkernel("k", lanes, {"k": vectors * lanes, "w": rows}, ("c",))
+    problem = conv2d(k=vectors * lanes, h=1, w=rows, c=1000, r=1, s=1)
+    (kind,) = tile_kinds(problem, machine, kernel, panels=True)
+    assert kind.work.cycles / 1000 == pytest.approx(measured, rel=0.12)
 
 
 def test_more_rows_never_take_less_time() -> None:

@@ -10,6 +10,7 @@ from mopt_mlir.model.microkernel import RegisterTile, TileKind, register_work, t
 from mopt_mlir.model.visits import (
     MISPREDICTED_CYCLES,
     RESTORE_CYCLES,
+    SAVED_LINE_CYCLES,
     WINDOW,
     Visits,
     visiting_cycles,
@@ -24,9 +25,11 @@ def tile(accumulators: int, loads: int, steps: int) -> RegisterTile:
     return RegisterTile(
         steps=steps,
         accumulators=accumulators,
+        slots=1,
         loads=loads,
         conflicts=0.0,
         store_conflicts=0.0,
+        lines=float(accumulators),
         finish=float(accumulators),
         input=loads,
         weights=loads,
@@ -77,6 +80,19 @@ def test_waiting_for_evicted_lines_comes_on_top():
     plain = tile(28, 16, 100)
     evicted = replace(plain, conflicts=3.0, store_conflicts=15.0)
     assert cycles(evicted, 5) - cycles(plain, 5) == pytest.approx(100 * 3 + 4 * 15)
+
+
+def test_lines_of_sums_that_are_left_behind_cost_every_visit_but_the_last():
+    plain = tile(28, 16, 576)
+    none = replace(plain, lines=0.0)
+    assert cycles(plain, 5) - cycles(none, 5) == pytest.approx(4 * 28 * SAVED_LINE_CYCLES)
+    problem = conv2d(k=40, h=1, w=14, c=64, r=1, s=1)
+    wide, narrow = (
+        tile_kinds(problem, MACHINE, Microkernel("k", v, {"k": 32, "w": 14}, ("c",)), panels=True)
+        for v in (16, 8)
+    )
+    assert [kind.tile.lines for kind in wide] == [28, 14]  # eight channels in a whole vector
+    assert [kind.tile.lines for kind in narrow] == [28, 7]
 
 
 def test_partial_tiles_are_counted_for_themselves():
