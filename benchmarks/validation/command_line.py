@@ -99,7 +99,8 @@ def _add_report(commands: Any) -> None:
         "report",
         help="write validation.md with its tables, plots and data",
         description="Write validation.md, its plots and the compressed data. Predictions are those "
-        "of today's model. The plots need matplotlib: pip install 'mopt-mlir[plot]'.",
+        "of today's model. A file that is called like another one, with -before at its end, is "
+        "compared with that one only. The plots need matplotlib: pip install 'mopt-mlir[plot]'.",
     )
     report.add_argument(
         "files",

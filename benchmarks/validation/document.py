@@ -15,6 +15,7 @@ from ..document import machines, markdown
 from . import figures, tables
 from .judgement import Trial
 from .records import compress
+from .repeats import judged, repeats
 
 NAME = "validation.md"
 DATA = "validation"
@@ -94,8 +95,18 @@ the solver minimises, with the volumes above, with visits of register tiles that
 executes them out of order (`mopt_mlir.model.visits`), and with a part of each resource's time on
 top of that of the slowest one. These parts, what it takes to leave a register tile and to come back
 to it, and what it takes to pack weights that do not come in whole vectors or fall on one set of L1
-were fitted to the sampled plans of Table 1 on Zen 5; the test set had no part in it, nor has any
-other machine.
+were fitted to the sampled plans of Table 1 on Zen 5, of AVX-512 and of AVX2 code; the test set had
+no part in it, nor has any other machine.
+"""
+
+
+_REPEATS = """\
+## The same plans once more
+
+The same sampled plans, the same generated code, measured before, with the same seed and on another
+day or hour: by how much their times differ, beside what all plans of an operator have in common,
+and what is lost now by trusting the measurements of then, among the plans of both. No prediction
+can be told to lose less than that.
 """
 
 
@@ -114,7 +125,7 @@ def write_document(
     except OSError as error:
         raise UserError(f"cannot create it: {error.strerror}", str(directory)) from None
     try:
-        drawn = {name: draw() for name, draw in _plots(trials, comparisons)}
+        drawn = {name: draw() for name, draw in _plots(judged(trials), comparisons)}
         note = f"wrote {directory / NAME} and {len(drawn)} plot{'s' * (len(drawn) != 1)}"
     except ImportError:
         drawn = {}
@@ -143,8 +154,9 @@ def _plots(
 
 
 def _sections(
-    trials: Sequence[Trial], comparisons: Sequence[Comparison], drawn: set[str]
+    every: Sequence[Trial], comparisons: Sequence[Comparison], drawn: set[str]
 ) -> Iterator[str]:
+    trials = judged(every)
     yield _INTRODUCTION.format(data=DATA)
     yield _FIGURES
     columns = ("figure", "to reach", *(trial.title for trial in trials))
@@ -154,6 +166,9 @@ def _sections(
     yield "## Losses and orders\n"
     for trial in trials:
         yield from _losses(trial, drawn)
+    if again := tables.repeat_rows(repeats(every)):
+        yield _REPEATS
+        yield markdown(tables.REPEAT_COLUMNS, again)
     yield "## Data volumes\n"
     for trial in trials:
         yield from _volumes(trial, drawn)

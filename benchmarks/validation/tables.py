@@ -17,6 +17,7 @@ from ..runner import sizes_of
 from ..summary import geometric_mean
 from .criteria import USUAL_LOSS, figures
 from .judgement import Flow, Point, Trial, Verdict, residuals
+from .repeats import Repeat
 from .volumes import ASSOCIATIVE
 
 Rows = list[list[str]]
@@ -47,6 +48,15 @@ VOLUME_COLUMNS = (
     "where slowest: median error",
     "conflicts: median",
     "conflicts: 90%",
+)
+REPEAT_COLUMNS = (
+    "trial",
+    "plans",
+    "time differs: median",
+    "time differs: 90%",
+    "fastest before, lost now: mean",
+    "worst",
+    "within 3%",
 )
 CHECK_COLUMNS = ("operator", "L1 misses", "by valgrind", "L2 misses", "by valgrind")
 MISS_COLUMNS = ("operator", "plan", "predicted, ms", "measured, ms", "what")
@@ -82,6 +92,22 @@ def _loss_row(verdict: Verdict) -> list[str]:
         percent(verdict.again),
         number(verdict.spearman) if sample else "",
         number(verdict.kendall) if sample else "",
+    ]
+
+
+def repeat_rows(repeats: Iterable[Repeat]) -> Rows:
+    """A line for each trial that repeats another one."""
+    return [
+        [
+            repeat.trial.title,
+            str(repeat.plans),
+            percent(repeat.shift(0.5)),
+            percent(repeat.shift(0.9)),
+            percent(repeat.mean_loss),
+            f"{percent(repeat.losses[repeat.worst])} ({repeat.worst})",
+            f"{sum(loss <= USUAL_LOSS for loss in repeat.losses.values())} of {len(repeat.losses)}",
+        ]
+        for repeat in repeats
     ]
 
 

@@ -226,7 +226,7 @@ def predict(
         "compute": (work.cycles + work.cycles_per_visit * visits) / rates.cycles,
         **{name: sum(volumes[name].values()) / rates.bytes[name] for name in MEMORY[:-1]},
         "DRAM": _memory_seconds(volumes["DRAM"], written * sizes["output"], rates, streamed)
-        + (0.0 if streamed else seconds_of_runs(problem, plan.microkernel, rates)),
+        + (0.0 if streamed else seconds_of_runs(problem, plan.microkernel.tile, rates)),
         "packing": pack_cycles / rates.cycles,
         "parallel": PARALLEL_START * prod(walk.levels[0].tiles.values()) * (rates.cores > 1),
     }
@@ -240,18 +240,21 @@ def predict(
     )
 
 
-def seconds_of_runs(problem: Problem, kernel: Microkernel, rates: Rates) -> float:
-    """What it takes more than the volume says that the output is written in short runs, if that
-    happens through the caches."""
-    return RUN_SECONDS * output_runs(problem, kernel) / rates.cores
+def seconds_of_runs(problem: Problem, tile: Mapping[str, int], rates: Rates) -> float:
+    """What it takes more than the volume says that the output is written in the short runs of a
+    tile, if that happens through the caches."""
+    return RUN_SECONDS * output_runs(problem, tile) / rates.cores
 
 
-def runs_of(problem: Problem, machine: Machine, plan: Plan) -> float:
-    """The part of the seconds of DRAM that no volume takes in the prediction for `plan`."""
+def runs_of(
+    problem: Problem, machine: Machine, plan: Plan, tile: Mapping[str, int] | None = None
+) -> float:
+    """The part of the seconds of DRAM that no volume takes in the prediction for `plan`, with runs
+    of its register tiles, or of another `tile` of its."""
     if plan.nontemporal and _visits(problem, plan, _walk(problem, plan)) == 1:
         return 0.0
     rates = Rates.of(machine, prod(plan.parallel.values()))
-    return seconds_of_runs(problem, plan.microkernel, rates)
+    return seconds_of_runs(problem, plan.microkernel.tile if tile is None else tile, rates)
 
 
 def visits_of(problem: Problem, plan: Plan) -> tuple[TileCounts, int]:

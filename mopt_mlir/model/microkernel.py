@@ -256,15 +256,15 @@ def _register_tile(
     )
 
 
-def output_runs(problem: Problem, kernel: Microkernel) -> int:
-    """Pieces of memory, apart from each other, that register tiles write: rows of pixels, of
-    channels, or several whole ones that follow each other."""
+def output_runs(problem: Problem, tile: Mapping[str, int]) -> int:
+    """Pieces of memory, apart from each other, that tiles of the output write: rows of pixels, of
+    channels, or several whole ones that follow each other. Dims that `tile` lacks count as 1."""
     output, runs = problem.output, 1
     reach: int | None = 1  # elements that follow each other, if all so far do
     for axis, stride in zip(reversed(output.axes), reversed(output.strides), strict=True):
         for dim in axis.dims:
             extent = problem.extent(dim)
-            unit = min(kernel.extent(dim), extent) if stride == reach else 1
+            unit = min(tile.get(dim, 1), extent) if stride == reach else 1
             runs *= -(-extent // unit)
             if extent > 1:
                 reach = reach * extent if reach and unit == extent else None

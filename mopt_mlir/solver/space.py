@@ -155,7 +155,7 @@ def choices(
                 packed=packed,
                 packs=packs,
                 streams=streams,
-                runs=seconds_of_runs(problem, kernel, rates),
+                runs=seconds_of_runs(problem, kernel.tile, rates),
                 grain=grain,
                 bound=0.0,
             )

@@ -5,7 +5,7 @@ from dataclasses import asdict, replace
 import pytest
 
 from benchmarks.results import Results
-from benchmarks.validation import criteria, document, judgement, tables
+from benchmarks.validation import criteria, document, judgement, repeats, tables
 from benchmarks.validation.command_line import main
 from benchmarks.validation.planned import problem_of
 from benchmarks.validation.records import (
@@ -203,6 +203,28 @@ def test_operators_of_which_more_plans_were_timed_are_told(tmp_path):
     document.write_document(tmp_path / "a", [more], [], paths)
     text = (tmp_path / "a" / "validation.md").read_text()
     assert f"Of each operator {len(fewer.sample)} to {len(SAMPLED)} plans" in text
+
+
+def test_what_was_measured_before_is_compared_with_and_not_judged(tmp_path):
+    """Everything was a tenth slower before, and the plan that is fastest now another half."""
+    for name in ("now", "before"):
+        (tmp_path / name).mkdir()
+    now, _ = trial_of(tmp_path / "now", (2.0, 1.6, 0.8, 4.0, 5.0))
+    before, _ = trial_of(tmp_path / "before", (2.2, 1.76, 0.8 * 1.1 * 2.5, 4.4, 5.5))
+    before = replace(before, title=now.title + "-before")
+    (repeat,) = repeats.repeats([now, before])
+    assert repeat.plans == 5
+    assert repeat.shift(0.5) == pytest.approx(0.0, abs=1e-9)
+    assert repeat.shift(1.0) == pytest.approx(1.5)
+    assert repeat.losses == {"R0": pytest.approx(1 - 0.8 / 1.6)}
+    document.write_document(tmp_path / "docs", [now, before], [], [])
+    text = (tmp_path / "docs/validation.md").read_text()
+    assert "| table1-native | 5 | 0.0% | 73.3% | 50.0% | 50.0% (R0) | 0 of 1 |" in text
+    assert text.count("table1-native-before") == 0
+    document.write_document(tmp_path / "docs", [before], [], [])  # judged if there is no other
+    text = (tmp_path / "docs/validation.md").read_text()
+    assert "table1-native-before" in text
+    assert "The same plans once more" not in text
 
 
 def test_compressed_data_gives_the_same_verdicts(tmp_path):

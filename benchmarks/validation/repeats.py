@@ -1,0 +1,99 @@
+"""Measuring the same plans twice: how far a second trial is from the first.
+
+What a trial loses by trusting its predictions can be told from chance no better than what another
+trial loses by trusting this one's measurements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import expm1, log
+from statistics import fmean, median
+
+import numpy as np
+
+from . import statistics
+from .judgement import Trial, Verdict
+
+BEFORE = "-before"
+"""Ends the title of a trial that was measured before the one of the same name, with the same
+generated code and the same plans. It is there to be compared with only."""
+
+
+@dataclass(frozen=True)
+class Repeat:
+    """A trial, and the one `before` it."""
+
+    trial: Trial
+    before: Trial
+
+    @cached_property
+    def pairs(self) -> list[tuple[Verdict, Verdict]]:
+        """The operators of both, each as it was found before and now."""
+        earlier = {verdict.name: verdict for verdict in self.before.verdicts if verdict.sample}
+        return [(earlier[v.name], v) for v in self.trial.verdicts if v.name in earlier and v.sample]
+
+    @property
+    def plans(self) -> int:
+        """Sampled plans of both."""
+        return sum(len(_common(*pair)) for pair in self.pairs)
+
+    def shift(self, quantile: float) -> float:
+        """By how much, relatively, the time of a plan differs, less what all plans of its operator
+        differ by: a quantile over all plans."""
+        return expm1(
+            float(np.quantile([s for pair in self.pairs for s in _shifts(*pair)], quantile))
+        )
+
+    @property
+    def losses(self) -> dict[str, float]:
+        """By operator, what is lost now by the sampled plan that was the fastest before."""
+        return {now.name: _loss(before, now) for before, now in self.pairs}
+
+    @property
+    def mean_loss(self) -> float:
+        return fmean(self.losses.values())
+
+    @property
+    def worst(self) -> str:
+        """The operator that loses most."""
+        return max(self.losses, key=lambda name: self.losses[name])
+
+
+def judged(trials: Sequence[Trial]) -> list[Trial]:
+    """Those that are not there to be compared with only."""
+    compared = {trial.title + BEFORE for trial in trials}
+    return [trial for trial in trials if trial.title not in compared]
+
+
+def repeats(trials: Sequence[Trial]) -> Iterator[Repeat]:
+    """The trials that have one before them."""
+    by_title = {trial.title: trial for trial in trials}
+    for trial in trials:
+        before = by_title.get(trial.title + BEFORE)
+        if before is not None and any(_common(*pair) for pair in Repeat(trial, before).pairs):
+            yield Repeat(trial, before)
+
+
+def _common(before: Verdict, now: Verdict) -> list[str]:
+    known = {point.key for point in before.sample}
+    return [point.key for point in now.sample if point.key in known]
+
+
+def _shifts(before: Verdict, now: Verdict) -> list[float]:
+    """Of the logarithms of the times, absolute."""
+    found = [
+        log(now.points[key].seconds / before.points[key].seconds) for key in _common(before, now)
+    ]
+    middle = median(found) if found else 0.0
+    return [abs(shift - middle) for shift in found]
+
+
+def _loss(before: Verdict, now: Verdict) -> float:
+    """Among the plans of both trials."""
+    common = _common(before, now)
+    chosen = min(common, key=lambda key: before.points[key].seconds)
+    best = min(now.points[key].seconds for key in common)
+    return statistics.loss(now.points[chosen].seconds, best)
