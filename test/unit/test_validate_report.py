@@ -224,7 +224,7 @@ def test_what_was_measured_before_is_compared_with_and_not_judged(tmp_path):
     document.write_document(tmp_path / "docs", [before], [], [])  # judged if there is no other
     text = (tmp_path / "docs/validation.md").read_text()
     assert "table1-native-before" in text
-    assert "The same plans once more" not in text
+    assert "## The same plans once more" not in text
 
 
 def test_compressed_data_gives_the_same_verdicts(tmp_path):
