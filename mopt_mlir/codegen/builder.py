@@ -13,6 +13,7 @@ from typing import Any
 
 from mopt_mlir.bindings import Bindings
 from mopt_mlir.codegen.index import Index
+from mopt_mlir.plan import STORED_IN_PARTS_BYTES
 
 
 class Builder:
@@ -231,16 +232,34 @@ class Builder:
             )
             return
         if valid == lanes:
-            map_, operands = self.map_of(indices)
-            attribute = self.ir.AffineMapAttr.get(map_)
-            self.bindings.affine.AffineVectorStoreOp(
-                vector, memref, operands, attribute, loc=self.location
+            self._store_whole(vector, memref, indices)
+        elif lanes * vector.type.element_type.width <= 8 * STORED_IN_PARTS_BYTES:
+            *outer, inner = indices
+            for first, size in _parts(valid):
+                where = [*outer, inner + first]
+                if size == 1:
+                    self.store(self.extract(vector, first), memref, where)
+                else:
+                    self._store_whole(self._part(vector, first, size), memref, where)
+        else:
+            values = [self._value(index) for index in indices]
+            self.bindings.vector.MaskedStoreOp(
+                memref, values, self.mask(lanes, valid), vector, loc=self.location
             )
-            return
-        values = [self._value(index) for index in indices]
-        self.bindings.vector.MaskedStoreOp(
-            memref, values, self.mask(lanes, valid), vector, loc=self.location
+
+    def _store_whole(self, vector: Any, memref: Any, indices: Sequence[Index]) -> None:
+        map_, operands = self.map_of(indices)
+        attribute = self.ir.AffineMapAttr.get(map_)
+        self.bindings.affine.AffineVectorStoreOp(
+            vector, memref, operands, attribute, loc=self.location
         )
+
+    def _part(self, vector: Any, first: int, size: int) -> Any:
+        """`size` lanes of `vector` from `first` on."""
+        type_ = self.vector_type(size, vector.type.element_type)
+        return self.bindings.vector.ExtractStridedSliceOp(
+            type_, vector, [first], [size], [1], loc=self.location
+        ).result
 
     def prefetch(self, memref: Any, indices: Sequence[Index], write: bool = False) -> None:
         """Ask for the cache line of an element, which may lie outside of the memref.
@@ -393,3 +412,14 @@ class Builder:
 
     def insert(self, scalar: Any, vector: Any, lane: int) -> Any:
         return self.bindings.vector.InsertOp(scalar, vector, [], [lane], loc=self.location).result
+
+
+def _parts(valid: int) -> list[tuple[int, int]]:
+    """The first and the number of lanes of each part that `valid` lanes are stored in: powers of
+    two, the largest first."""
+    found, first = [], 0
+    for bit in reversed(range(valid.bit_length())):
+        if valid >> bit & 1:
+            found.append((first, 1 << bit))
+            first += 1 << bit
+    return found

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from mopt_mlir.machine.machine import Machine
 from mopt_mlir.model.conflicts import conflicting_lines
-from mopt_mlir.plan import Microkernel
+from mopt_mlir.plan import STORED_IN_PARTS_BYTES, Microkernel
 from mopt_mlir.problem import Problem, Role, Tensor
 
 LOOP_CYCLES = 0.25
@@ -313,14 +313,22 @@ def _output_cycles(
     whole registers, wherever they lie.)"""
     rows = prod(size for dim, size in tile.items() if dim != kernel.lanes)
     registers = rows * vectors
+    size = problem.output.element.size
     if problem.output.step(kernel.lanes) == 1:
-        return registers * slots * STORE_CYCLES
+        return rows * _stores(kernel, size, tile[kernel.lanes]) * slots * STORE_CYCLES
     pixels = [dim for dim in kernel.tile if dim != kernel.lanes]
     if any(problem.output.step(dim) == 1 for dim in pixels):
-        accesses = vectors * kernel.vector * -(-rows // kernel.vector)
+        accesses = vectors * kernel.vector * _stores(kernel, size, rows)
         shuffles = registers * log2(kernel.vector) * SHUFFLE_CYCLES
         return shuffles + accesses * slots * STORE_CYCLES
     return registers * kernel.vector * STORE_CYCLES
+
+
+def _stores(kernel: Microkernel, size: int, count: int) -> int:
+    """Vector stores of `count` elements of `size` bytes that follow each other."""
+    whole, rest = divmod(count, kernel.vector)
+    in_parts = kernel.vector * size <= STORED_IN_PARTS_BYTES
+    return whole + (rest.bit_count() if in_parts else int(rest > 0))
 
 
 def _channel_lanes(problem: Problem, machine: Machine) -> Iterator[Microkernel]:

@@ -36,3 +36,25 @@ func.func @rows_apart(%input: memref<1x8x6x9xf32>, %weights: memref<16x8x3x3xf32
     outs(%output : memref<1x16x4x7xf32, strided<[512, 32, 8, 1]>>)
   return
 }
+
+// Vectors of 256 bits are stored in parts of powers of two, as AVX has no fast masked stores.
+
+// CHECK-LABEL: func.func @in_parts
+// CHECK-NOT:     vector.maskedstore
+// CHECK:         %[[FOUR:.+]] = vector.extract_strided_slice %[[ROW:.+]] {offsets = [0], sizes = [4], strides = [1]} : vector<8xf32> to vector<4xf32>
+// CHECK:         affine.vector_store %[[FOUR]], %arg2[{{.*}}] : {{.*}}, vector<4xf32>
+// CHECK:         %[[TWO:.+]] = vector.extract_strided_slice %[[ROW]] {offsets = [4], sizes = [2], strides = [1]} : vector<8xf32> to vector<2xf32>
+// CHECK:         affine.vector_store %[[TWO]], %arg2[{{.*}}, 4] : {{.*}}, vector<2xf32>
+// CHECK:         %[[ONE:.+]] = vector.extract %[[ROW]][6] : f32 from vector<8xf32>
+// CHECK:         affine.store %[[ONE]], %arg2[{{.*}}, 6]
+// CHECK-NOT:     vector.maskedstore
+func.func @in_parts(%input: memref<1x8x6x9xf32>, %weights: memref<16x8x3x3xf32>,
+                    %output: memref<1x16x4x7xf32>) {
+  linalg.conv_2d_nchw_fchw {mopt.plan = {
+      machine = "haswell", threads = 1, packing = "whole", levels = [],
+      microkernel = {lanes = "k", vector = 8, tile = {k = 8, h = 1, w = 7},
+                     reduction = ["c", "r", "s"]}}}
+    ins(%input, %weights : memref<1x8x6x9xf32>, memref<16x8x3x3xf32>)
+    outs(%output : memref<1x16x4x7xf32>)
+  return
+}

@@ -187,6 +187,21 @@ def test_transposed_outputs_cost_more_than_contiguous_ones() -> None:
 
 
 @pytest.mark.parametrize(
+    ("vector", "pixels", "stores"),
+    [(8, 8, 1), (8, 4, 1), (8, 6, 2), (8, 7, 3), (8, 14, 3), (16, 14, 1), (16, 7, 1), (16, 17, 2)],
+)
+def test_vectors_of_avx_are_stored_in_parts_of_powers_of_two(
+    vector: int, pixels: int, stores: int
+) -> None:
+    """Beyond the shuffles, of as many stages for each accumulator as vectors have halves."""
+    problem = conv2d(k=16, h=1, w=pixels, c=8, r=1, s=1)
+    kernel = Microkernel("k", vector, {"k": vector, "w": pixels}, ("c",))
+    kind, *_ = tile_kinds(problem, ZEN5, kernel, panels=True)
+    shuffles = pixels * {8: 3, 16: 4}[vector]
+    assert kind.tile.finish == shuffles + vector * stores
+
+
+@pytest.mark.parametrize(
     ("layout", "tile", "runs"),
     [
         ("nchw", {"w": 48, "k": 4}, 32 * 14 * 2),  # rows of channels, in two parts
