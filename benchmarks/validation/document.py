@@ -105,8 +105,8 @@ _REPEATS = """\
 
 The same sampled plans, the same generated code, measured before, with the same seed and on another
 day or hour: by how much their times differ, beside what all plans of an operator have in common,
-and what is lost now by trusting the measurements of then, among the plans of both. No prediction
-can be told to lose less than that.
+and what is lost now by trusting the measurements of then, among the plans of both. The losses of
+predictions above are to be seen beside that.
 """
 
 

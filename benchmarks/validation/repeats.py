@@ -1,7 +1,7 @@
 """Measuring the same plans twice: how far a second trial is from the first.
 
-What a trial loses by trusting its predictions can be told from chance no better than what another
-trial loses by trusting this one's measurements.
+What a trial loses by trusting predictions is to be seen beside what it loses by trusting the
+measurements of an earlier one.
 """
 
 from __future__ import annotations

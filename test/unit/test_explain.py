@@ -147,6 +147,11 @@ def test_registers_of_an_outer_product() -> None:
     assert (use.fma_cycles, use.load_cycles, use.useful) == (14, 8, 1)
 
 
+def test_vectors_wider_than_the_units_take_the_cycles_of_two() -> None:
+    use = explain(PROBLEM, by_name("znver4"), replace(PLAN, machine="znver4")).registers
+    assert (use.fma_cycles, use.load_cycles) == (28, 9)  # two vectors in halves, 14 broadcasts
+
+
 def test_lanes_beyond_the_last_channel_are_not_useful() -> None:
     problem = conv2d(k=20, h=8, w=14, c=4, r=1, s=1)
     plan = solve(problem, MACHINE)

@@ -63,6 +63,22 @@ def test_vectors_wider_than_the_units_take_several_slots(
     assert kind.work.cycles / 1000 == pytest.approx(measured, rel=0.12)
 
 
+@pytest.mark.parametrize(("layout", "stores"), [("nhwc", 7 * 2), ("nchw", 16)])
+def test_stores_of_wide_vectors_take_several_slots(layout: str, stores: int) -> None:
+    """Whole vectors of channels, or a row of pixels for each: once more for the second half."""
+    problem = conv2d(k=32 if layout == "nhwc" else 16, h=1, w=7, c=8, r=1, s=1, layout=layout)
+    kernel = Microkernel("k", 16, {"k": problem.extent("k"), "w": 7}, ("c",))
+    (zen5,), (zen4,) = (tile_kinds(problem, m, kernel, panels=True) for m in (ZEN5, ZEN4))
+    assert zen4.tile.finish - zen5.tile.finish == stores
+
+
+def test_rows_of_channels_are_stored_in_parts_as_well() -> None:
+    problem = conv2d(k=15, h=1, w=7, c=8, r=1, s=1, layout="nhwc")
+    kernel = Microkernel("k", 8, {"k": 16, "w": 7}, ("c",))
+    (kind,) = tile_kinds(problem, HASWELL, kernel, panels=True)
+    assert kind.tile.finish == 7 * (1 + 3)  # eight channels, then four, two and one
+
+
 def test_more_rows_never_take_less_time() -> None:
     for vectors in range(1, 8):
         cycles = [step_cycles(ZEN5, rows * vectors, rows + vectors) for rows in range(1, 29)]

@@ -95,6 +95,13 @@ def test_lines_of_sums_that_are_left_behind_cost_every_visit_but_the_last():
     assert [kind.tile.lines for kind in narrow] == [28, 7]
 
 
+def test_a_vector_of_several_slots_takes_as_many_of_each_unit():
+    narrow, wide = tile(28, 16, steps=1000), replace(tile(28, 16, steps=1000), slots=2)
+    assert cycles(wide) >= 2 * 1000 * 28 / MACHINE.fma_per_cycle > 1.5 * cycles(narrow)
+    stored = replace(tile(28, 16, steps=0), slots=2, finish=56.0)  # nothing but storing once
+    assert cycles(stored) == pytest.approx(56, rel=0.01)
+
+
 def test_partial_tiles_are_counted_for_themselves():
     """70 columns in tiles of 14 and 33 channels in tiles of 32: five whole columns, and of channels
     a whole tile and one of a single channel, which still computes a whole vector."""
