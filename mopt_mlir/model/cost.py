@@ -92,6 +92,11 @@ class Rates:
     written: float
     streamed: float
 
+    @property
+    def run(self) -> float:
+        """Seconds for each run of output that is written through the caches, beside its bytes."""
+        return RUN_SECONDS / self.cores
+
     def passes(self, level: str, is_output: bool) -> float:
         """How often a tensor passes between the cache `level` and the next one outside."""
         if not is_output:
@@ -226,7 +231,7 @@ def predict(
         "compute": (work.cycles + work.cycles_per_visit * visits) / rates.cycles,
         **{name: sum(volumes[name].values()) / rates.bytes[name] for name in MEMORY[:-1]},
         "DRAM": _memory_seconds(volumes["DRAM"], written * sizes["output"], rates, streamed)
-        + (0.0 if streamed else seconds_of_runs(problem, plan.microkernel.tile, rates)),
+        + (0.0 if streamed else _seconds_of_runs(problem, plan, rates)),
         "packing": pack_cycles / rates.cycles,
         "parallel": PARALLEL_START * prod(walk.levels[0].tiles.values()) * (rates.cores > 1),
     }
@@ -240,21 +245,17 @@ def predict(
     )
 
 
-def seconds_of_runs(problem: Problem, tile: Mapping[str, int], rates: Rates) -> float:
-    """What it takes more than the volume says that the output is written in the short runs of a
-    tile, if that happens through the caches."""
-    return RUN_SECONDS * output_runs(problem, tile) / rates.cores
+def _seconds_of_runs(problem: Problem, plan: Plan, rates: Rates) -> float:
+    """What it takes more than the volume says that L1 tiles write the output in short runs, if that
+    happens through the caches."""
+    return rates.run * output_runs(problem, plan.levels[-1].tile)
 
 
-def runs_of(
-    problem: Problem, machine: Machine, plan: Plan, tile: Mapping[str, int] | None = None
-) -> float:
-    """The part of the seconds of DRAM that no volume takes in the prediction for `plan`, with runs
-    of its register tiles, or of another `tile` of its."""
+def runs_of(problem: Problem, machine: Machine, plan: Plan) -> float:
+    """The part of the seconds of DRAM that no volume takes in the prediction for `plan`."""
     if plan.nontemporal and _visits(problem, plan, _walk(problem, plan)) == 1:
         return 0.0
-    rates = Rates.of(machine, prod(plan.parallel.values()))
-    return seconds_of_runs(problem, plan.microkernel.tile if tile is None else tile, rates)
+    return _seconds_of_runs(problem, plan, Rates.of(machine, prod(plan.parallel.values())))
 
 
 def visits_of(problem: Problem, plan: Plan) -> tuple[TileCounts, int]:

@@ -27,8 +27,7 @@ comes from. Fitted to the measured times of sampled plans of Table 1 with cold c
 512 and 256 bits, as is `RUNS_EXPOSED`."""
 
 RUNS_EXPOSED = 0.29
-"""Part of the time of runs of output that counts at all. They are those of the innermost level: its
-register tiles continue each other's rows."""
+"""Part of the time of runs of output that counts at all."""
 
 
 def estimate(problem: Problem, machine: Machine, plan: Plan) -> Prediction:
@@ -51,7 +50,7 @@ def estimate(problem: Problem, machine: Machine, plan: Plan) -> Prediction:
         moved = sum(predicted.volumes[resource].values())
         waited = _waited_for(resource, volumes[resource]) - (again if resource == "L2" else 0.0)
         seconds[resource] *= waited / moved if moved else 1.0
-    seconds["DRAM"] += RUNS_EXPOSED * runs_of(problem, machine, plan, plan.levels[-1].tile)
+    seconds["DRAM"] += RUNS_EXPOSED * runs
     busy = {"core": seconds["compute"] + seconds["packing"]}
     busy |= {name: seconds[name] for name in MEMORY}
     exposed = sum(EXPOSED[name] * time for name, time in busy.items())

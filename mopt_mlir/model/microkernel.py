@@ -256,18 +256,29 @@ def _register_tile(
     )
 
 
+def joined_dims(problem: Problem) -> tuple[str, ...]:
+    """The dims of the output, the innermost first, up to the first whose points do not follow each
+    other in memory even if all those before it are whole."""
+    output, reach = problem.output, 1
+    joined: list[str] = []
+    for axis, stride in zip(reversed(output.axes), reversed(output.strides), strict=True):
+        extents = {dim: problem.extent(dim) for dim in axis.dims if problem.extent(dim) > 1}
+        if extents and stride != reach:
+            break
+        joined += extents
+        reach *= prod(extents.values())
+    return tuple(joined)
+
+
 def output_runs(problem: Problem, tile: Mapping[str, int]) -> int:
     """Pieces of memory, apart from each other, that tiles of the output write: rows of pixels, of
     channels, or several whole ones that follow each other. Dims that `tile` lacks count as 1."""
-    output, runs = problem.output, 1
-    reach: int | None = 1  # elements that follow each other, if all so far do
-    for axis, stride in zip(reversed(output.axes), reversed(output.strides), strict=True):
-        for dim in axis.dims:
-            extent = problem.extent(dim)
-            unit = min(tile.get(dim, 1), extent) if stride == reach else 1
-            runs *= -(-extent // unit)
-            if extent > 1:
-                reach = reach * extent if reach and unit == extent else None
+    runs = prod(problem.extent(dim) for dim in problem.output.dims)
+    for dim in joined_dims(problem):
+        extent = problem.extent(dim)
+        runs = runs // extent * -(-extent // tile.get(dim, 1))
+        if tile.get(dim, 1) < extent:
+            break
     return runs
 
 

@@ -26,7 +26,7 @@ from mopt_mlir.model.cost import (
     usable,
 )
 from mopt_mlir.model.footprint import memory_axes
-from mopt_mlir.model.microkernel import whole_to_pack
+from mopt_mlir.model.microkernel import joined_dims, whole_to_pack
 from mopt_mlir.plan import LEVELS
 from mopt_mlir.problem import Problem
 from mopt_mlir.solver.space import Choice
@@ -135,7 +135,8 @@ class Evaluator:
         traffic = self._traffic(walk)
         starts = walk.levels[0].counts.prod(axis=1) * (self.choice.rates.cores > 1) * PARALLEL_START
         single = (tilings[:, -1, self._parallel] == 1).all(axis=1)
-        overflows = self._overflow(self._walker.sizes(tilings))
+        sizes = self._walker.sizes(tilings)
+        overflows, runs = self._overflow(sizes), self._runs(sizes[:, -1])
         ranked, cost, overflow = (np.full(len(tilings), np.inf) for _ in range(3))
         classes = np.zeros(tilings.shape[:2], dtype=np.int64)
         packing = np.zeros(len(tilings), dtype=np.int64)
@@ -145,8 +146,8 @@ class Evaluator:
             streams = scenario.streams
             if streams not in registers:
                 visits = self._visits(walk, streams, single)
-                saved = self._saved(visits, traffic[0].output)
-                registers[streams] = *self._register_seconds(visits, innermost.covered), saved
+                beyond = self._beyond_volume(visits, traffic[0].output, runs)
+                registers[streams] = *self._register_seconds(visits, innermost.covered), beyond
             objective, chosen = self._scenario_cost(scenario, registers[streams], traffic)
             filled = overflows[scenario.packing]
             rank = objective * np.where(filled > 1, TOO_FULL * filled, 1.0)
@@ -156,7 +157,7 @@ class Evaluator:
             overflow = np.where(better, filled, overflow)
             packing = np.where(better, scenario.packing, packing)
             classes = np.where(better[:, None], chosen, classes)
-            streamed = np.where(better, registers[streams][2] > 0, streamed)
+            streamed = np.where(better, registers[streams][2] < runs, streamed)
         return Costs(cost, overflow, self._loops(tilings), classes, packing, streamed)
 
     def nest(self, tilings: Ints) -> Ints:
@@ -225,12 +226,23 @@ class Evaluator:
         rates = self.choice.rates
         return (cycles + per_visit * visits) / rates.cycles, np.asarray(moved / rates.bytes["L1"])
 
-    def _saved(self, visits: Floats, written: Floats) -> Floats:
-        """Seconds of DRAM that stores of the output past the caches save, where they do: it takes
-        `written` through the caches, if it is written once."""
+    def _runs(self, tiles: Ints) -> Floats:
+        """Seconds for the runs of output that L1 tiles write (`model.microkernel.output_runs`)."""
+        output = [self.problem.extent(dim) for dim in self.problem.output.dims]
+        runs, whole = np.full(len(tiles), prod(output)), np.ones(len(tiles), dtype=np.bool_)
+        for at in (self._at[dim] for dim in joined_dims(self.problem)):
+            extent = self.extents[at]
+            runs = np.where(whole, runs // extent * -(-extent // tiles[:, at]), runs)
+            whole &= tiles[:, at] == extent
+        return np.asarray(self.choice.rates.run * runs)
+
+    def _beyond_volume(self, visits: Floats, written: Floats, runs: Floats) -> Floats:
+        """Seconds of DRAM that the volume of the output does not say: `runs`, or, where stores past
+        the caches are faster, what they take less than `written`, which it is through the caches if
+        it is written once."""
         rates = self.choice.rates
-        saved = (1 - rates.streamed / rates.written) * written + self.choice.runs
-        return np.where((visits == 1) & self.choice.streams, np.maximum(saved, 0.0), 0.0)
+        past = (rates.streamed / rates.written - 1) * written
+        return np.where((visits == 1) & self.choice.streams, np.minimum(past, runs), runs)
 
     def _register_parts(self, covered: Ints) -> Floats:
         """The fields of `RegisterWork` per tiling."""
@@ -316,9 +328,9 @@ class Evaluator:
     ) -> tuple[Floats, Ints]:
         """The objective in seconds, and the classes, if they are chosen and packed like this."""
         best = [level.cheapest(who) for level, who in zip(traffic, scenario.members, strict=True)]
-        core, l1, saved = registers
+        core, l1, beyond = registers
         times = {"L1": l1, **{name: time for name, (time, _) in zip(FILLS, best, strict=True)}}
-        times["DRAM"] = times["DRAM"] + self.choice.runs - saved
+        times["DRAM"] = times["DRAM"] + beyond
         place = self.packings[scenario.packing]
         if self.choice.packs:
             core = core + self._pack(place, scenario, traffic, times)

@@ -71,13 +71,14 @@ class Formulation(Traffic):
         for level in LEVELS:
             self._capacity(level, usable(machine, level))
         self.visits = self._log_visits()
+        self.past = self._past()
         spent: dict[str, list[Expression]] = {name: [] for name in ("core", *MEMORY)}
         weights = {}
         for level, resource in zip(LEVELS, FILLS, strict=True):
             moved = [self._volume(level, resource, tensor) for tensor in range(len(TENSORS))]
             spent[resource] += moved
             weights[level] = moved[WEIGHTS]
-        spent["DRAM"].append(self.of_choice(choice.least_runs / self.scale for choice in choices))
+        spent["DRAM"].append(self._runs())
         self._registers(spent)
         if self.place:
             self._packing(spent, weights)

@@ -29,7 +29,6 @@ from mopt_mlir.model.cost import (
     Rates,
     can_stream,
     line_bytes,
-    seconds_of_runs,
 )
 from mopt_mlir.model.footprint import memory_axes
 from mopt_mlir.model.microkernel import (
@@ -57,7 +56,7 @@ class Choice:
     reduction dim are multiples of (1 if it is absent), `work` that core's register work for
     `covered`, `bound` a lower bound on the objective in seconds. `packed` says whether the kernel
     reads panels, `packs` whether they are made at run time, `streams` whether there may be
-    non-temporal stores of the output; without them `runs` seconds are added to those of its volume.
+    non-temporal stores of the output.
     """
 
     kernel: Microkernel
@@ -71,7 +70,6 @@ class Choice:
     packed: bool
     packs: bool
     streams: bool
-    runs: float
     grain: Mapping[str, int]
     bound: float
 
@@ -81,11 +79,6 @@ class Choice:
         least."""
         written, streamed = self.rates.written, self.rates.streamed
         return min(written, streamed) if self.streams else written
-
-    @property
-    def least_runs(self) -> float:
-        """Seconds of runs that are added in any case."""
-        return 0.0 if self.streams else self.runs
 
     @property
     def start(self) -> float:
@@ -155,7 +148,6 @@ def choices(
                 packed=packed,
                 packs=packs,
                 streams=streams,
-                runs=seconds_of_runs(problem, kernel.tile, rates),
                 grain=grain,
                 bound=0.0,
             )
@@ -264,7 +256,6 @@ class _Once:
         if choice.packs:
             cycles += self._pack_cycles(choice)
         times = [moved[name] / rates.bytes[name] for name in MEMORY]
-        times[MEMORY.index("DRAM")] += choice.least_runs
         times.append(cycles / rates.cycles)
         return choice.start + max(times) + TIE_BREAK * sum(times)
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from math import exp, log
+from math import ceil, exp, log, prod
 from typing import Any
 
 import numpy as np
 
 from mopt_mlir.model.cost import PACKED_COPIES
 from mopt_mlir.model.footprint import MemoryAxis
+from mopt_mlir.model.microkernel import joined_dims
 from mopt_mlir.plan import LEVELS
 from mopt_mlir.solver.axis_bounds import (
     facets,
@@ -27,10 +28,11 @@ from mopt_mlir.solver.walk import Ints
 
 class Traffic(Variables):
     """Lower bounds on footprints and volumes. Times are divided by `scale` seconds; `visits` is the
-    logarithm of how often each accumulator is stored."""
+    logarithm of how often each accumulator is stored, `past` 1 where that goes past the caches."""
 
     scale: float
     visits: Expression
+    past: Expression
 
     # ---- capacity ----------------------------------------------------------------------------
 
@@ -117,17 +119,52 @@ class Traffic(Variables):
             exponent = exponent + self._log_passes()
         return self.exp(f"moved:{level}:{tensor.name}", exponent)
 
-    def _log_passes(self) -> Expression:
-        """The logarithm of the part that is left of the time to write the output to memory, if it
-        goes past the caches, where every accumulator is stored just once."""
+    def _runs(self) -> Expression:
+        """Scaled seconds of the runs of output of the L1 tiles (`model.microkernel.output_runs`).
+
+        Along a dim that is not whole there are at least as many runs as tiles, for each point of
+        the dims outside of it, whatever the tiles of those inside.
+        """
+        level, rest = LEVELS[-1], prod(self.problem.extent(d) for d in self.problem.output.dims)
+        most, runs = log(rest), self.variable("runs")
+        each = self.of_choice(log(choice.rates.run / self.scale) for choice in self.choices)
+        each -= 2 * most * self.past
+        for dim in joined_dims(self.problem):
+            extent = self.problem.extent(dim)
+            tiles, whole = log(extent) - self.x[level, dim], self._whole(level, dim)
+            if (level, dim) in self.pick:
+                tiles = self.sum(y * log(ceil(extent / n)) for n, y in self.pick[level, dim])
+            rest //= extent
+            self.add(runs >= self.exp(f"runs:{dim}", tiles + log(rest) + each - most * whole))
+        self.add(runs >= self.exp("runs", log(rest) + each))
+        return runs
+
+    def _whole(self, level: str, dim: str) -> Expression:
+        """1 only if the tiles of a level are whole along a dim."""
+        extent = self.problem.extent(dim)
+        if (level, dim) in self.pick:
+            return self.sum(y for size, y in self.pick[level, dim] if size == extent)
+        whole = self.binary(f"whole:{level}:{dim}")
+        self.add(self.x[level, dim] >= log(extent) * whole)
+        return whole
+
+    def _past(self) -> Expression:
+        """1 if the output goes to memory past the caches: only where every accumulator is stored
+        just once."""
         if not any(choice.streams for choice in self.choices):
             return 0.0
         past = self.binary("nontemporal")
         self.add(past <= self.of_choice(float(choice.streams) for choice in self.choices))
         most = sum(log(self.problem.extent(dim)) for dim in self.problem.reduction_dims)
         self.add(self.visits <= most * (1 - past))
+        return past
+
+    def _log_passes(self) -> Expression:
+        """The logarithm of the part that is left of the time to write the output to memory, if it
+        goes past the caches."""
         streaming = [choice for choice in self.choices if choice.streams]
-        return past * log(min(choice.written / choice.rates.written for choice in streaming))
+        parts = [choice.written / choice.rates.written for choice in streaming]
+        return self.past * log(min(parts, default=1.0))
 
     def _log_brought(self, level: str, part: MemoryAxis, tensor: int) -> Expression:
         """At least the logarithm of the elements that all tiles bring in along a contiguous axis

@@ -426,14 +426,19 @@ class One:
                 amounts[name] = amounts[name] + PACK_PASSES * (packed if name == "DRAM" else mine)
         return self.objective(core, amounts, runs)
 
-    def runs(self) -> int:
-        """Elements of the output behind one of another register tile."""
+    def runs(self) -> Array:
+        """Elements of the output behind one of another L1 tile."""
         dims = [dim for axis in self.problem.output.axes for dim in axis.dims]
-        points = np.indices([self.problem.extent(dim) for dim in dims])
-        units = [self.kernel.extent(dim) for dim in dims]
-        tiles = np.stack([at // unit for at, unit in zip(points, units, strict=True)], axis=-1)
-        in_memory = tiles.reshape(-1, len(dims))
-        return 1 + int((in_memory[1:] != in_memory[:-1]).any(axis=1).sum())
+        points = dict(zip(dims, np.indices([self.problem.extent(d) for d in dims]), strict=True))
+
+        @cache
+        def number(sizes: tuple[tuple[str, int], ...]) -> int:
+            of_tile = np.array([(points[dim] // size).ravel() for dim, size in sizes])
+            return 1 + int((of_tile[:, 1:] != of_tile[:, :-1]).any(axis=0).sum())
+
+        ordered = sorted(dims, key=self.problem.names.index)
+        sizes = product(*([(dim, c.sizes[2]) for c in self.cuts[dim]] for dim in ordered))
+        return self.spread(dims, np.array([number(some) for some in sizes]))
 
     def visits(self, streams: frozenset[str]) -> Array:
         def is_register_tile(dim: str) -> Any:

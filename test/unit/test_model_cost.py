@@ -39,7 +39,6 @@ MACHINE = Machine(
 )
 PROBLEM = conv2d(k=32, h=8, w=12, c=10, r=3, s=3)
 KERNEL = Microkernel("k", 8, {"k": 16, "w": 6}, ("c", "r", "s"))
-RUNS = 32 * 8 * 2 * RUN_SECONDS  # half a row of an output channel each
 IN, KER, OUT = 10 * 10 * 14 * 4, 32 * 10 * 9 * 4, 32 * 8 * 12 * 4
 
 
@@ -58,7 +57,7 @@ def test_everything_in_cache_moves_once() -> None:
     predicted = predict(PROBLEM, MACHINE, plan(), constant_weights=True)
     for resource in ("L2", "L3", "DRAM"):
         assert predicted.volumes[resource] == {"input": IN, "weights": KER, "output": 2 * OUT}
-    assert predicted.seconds["DRAM"] == pytest.approx((IN + KER + 2 * OUT) / 5e9 + RUNS)
+    assert predicted.seconds["DRAM"] == pytest.approx((IN + KER + 2 * OUT) / 5e9 + RUN_SECONDS)
     assert predicted.seconds["packing"] == 0
 
 
@@ -92,12 +91,24 @@ def test_cores_share_the_work_and_the_slowest_counts() -> None:
     shared = predict(PROBLEM, MACHINE, split, constant_weights=True)
     assert shared.seconds["compute"] == pytest.approx(alone.seconds["compute"] / 4)
     assert shared.volumes["DRAM"] == alone.volumes["DRAM"]
-    moved = alone.seconds["DRAM"] - RUNS
-    assert shared.seconds["DRAM"] == pytest.approx(moved / 2 + RUNS / 4)  # 10 GB/s, not 5
+    moved, runs = alone.seconds["DRAM"] - RUN_SECONDS, 32 * 4 * RUN_SECONDS
+    assert shared.seconds["DRAM"] == pytest.approx(moved / 2 + runs / 4)  # 10 GB/s, not 5
     assert shared.volumes["L3"]["weights"] == KER  # each core reads them all
     uneven = replace(plan(L2={"h": 3}), threads=3, parallel={"h": 3})
     imbalanced = predict(PROBLEM, MACHINE, uneven, constant_weights=True)
     assert imbalanced.seconds["compute"] == pytest.approx(alone.seconds["compute"] * 3 / 8)
+
+
+@pytest.mark.parametrize(
+    ("tile", "runs"), [({"w": 6}, 32 * 8 * 2), ({"h": 3}, 32 * 3), ({"k": 16}, 2), ({}, 1)]
+)
+def test_each_run_of_output_that_an_l1_tile_writes_takes_time(
+    tile: dict[str, int], runs: int
+) -> None:
+    """Their register tiles, of half a row, write them piece by piece, one after the other."""
+    predicted = predict(PROBLEM, MACHINE, plan(L1=tile), constant_weights=True)
+    moved = sum(predicted.volumes["DRAM"].values()) / 5e9
+    assert predicted.seconds["DRAM"] == pytest.approx(moved + runs * RUN_SECONDS)
 
 
 def test_packing_is_paid_once_per_visit_of_its_tile() -> None:
