@@ -11,7 +11,8 @@ import numpy.typing as npt
 from mopt_mlir.machine import Machine
 from mopt_mlir.model.classes import PermutationClass, permutation_classes
 from mopt_mlir.model.cost import cache_bytes, can_stream, predict, usable
-from mopt_mlir.model.microkernel import menu, needs_panels
+from mopt_mlir.model.menu import menu
+from mopt_mlir.model.microkernel import needs_panels
 from mopt_mlir.plan import LEVELS, PACKINGS, Level, Microkernel, Plan
 from mopt_mlir.problem import Problem
 

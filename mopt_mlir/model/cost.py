@@ -14,12 +14,11 @@ from math import prod
 from mopt_mlir.machine.machine import Machine
 from mopt_mlir.model.classes import class_name, reuse_of
 from mopt_mlir.model.conflicts import conflicting_lines
-from mopt_mlir.model.footprint import footprint, occupied
+from mopt_mlir.model.footprint import footprint, occupied, output_runs
 from mopt_mlir.model.microkernel import (
     TileCounts,
     count_register_tiles,
     needs_panels,
-    output_runs,
     register_work,
     tile_kinds,
     whole_to_pack,

@@ -201,3 +201,29 @@ def occupied(problem: Problem, tensor: Tensor, tile: Mapping[str, int], line_byt
         part.occupied(tile[part.axis.image], tile[part.axis.filter] if part.axis.filter else 1)
         for part in memory_axes(problem, tensor, line_bytes)
     )
+
+
+def joined_dims(problem: Problem) -> tuple[str, ...]:
+    """The dims of the output, the innermost first, up to the first whose points do not follow each
+    other in memory even if all those before it are whole."""
+    output, reach = problem.output, 1
+    joined: list[str] = []
+    for axis, stride in zip(reversed(output.axes), reversed(output.strides), strict=True):
+        extents = {dim: problem.extent(dim) for dim in axis.dims if problem.extent(dim) > 1}
+        if extents and stride != reach:
+            break
+        joined += extents
+        reach *= prod(extents.values())
+    return tuple(joined)
+
+
+def output_runs(problem: Problem, tile: Mapping[str, int]) -> int:
+    """Pieces of memory, apart from each other, that tiles of the output write: rows of pixels, of
+    channels, or several whole ones that follow each other. Dims that `tile` lacks count as 1."""
+    runs = prod(problem.extent(dim) for dim in problem.output.dims)
+    for dim in joined_dims(problem):
+        extent = problem.extent(dim)
+        runs = runs // extent * -(-extent // tile.get(dim, 1))
+        if tile.get(dim, 1) < extent:
+            break
+    return runs

@@ -25,8 +25,8 @@ from mopt_mlir.model.cost import (
     line_bytes,
     usable,
 )
-from mopt_mlir.model.footprint import memory_axes
-from mopt_mlir.model.microkernel import joined_dims, whole_to_pack
+from mopt_mlir.model.footprint import joined_dims, memory_axes
+from mopt_mlir.model.microkernel import whole_to_pack
 from mopt_mlir.plan import LEVELS
 from mopt_mlir.problem import Problem
 from mopt_mlir.solver.space import Choice
@@ -227,7 +227,7 @@ class Evaluator:
         return (cycles + per_visit * visits) / rates.cycles, np.asarray(moved / rates.bytes["L1"])
 
     def _runs(self, tiles: Ints) -> Floats:
-        """Seconds for the runs of output that L1 tiles write (`model.microkernel.output_runs`)."""
+        """Seconds for the runs of output that L1 tiles write (`model.footprint.output_runs`)."""
         output = [self.problem.extent(dim) for dim in self.problem.output.dims]
         runs, whole = np.full(len(tiles), prod(output)), np.ones(len(tiles), dtype=np.bool_)
         for at in (self._at[dim] for dim in joined_dims(self.problem)):

@@ -31,11 +31,11 @@ from mopt_mlir.model.cost import (
     line_bytes,
 )
 from mopt_mlir.model.footprint import memory_axes
+from mopt_mlir.model.menu import menu
 from mopt_mlir.model.microkernel import (
     RegisterWork,
     TileKind,
     count_register_tiles,
-    menu,
     needs_panels,
     register_work,
     tile_kinds,

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from mopt_mlir.model.cost import PACKED_COPIES
-from mopt_mlir.model.footprint import MemoryAxis
-from mopt_mlir.model.microkernel import joined_dims
+from mopt_mlir.model.footprint import MemoryAxis, joined_dims
 from mopt_mlir.plan import LEVELS
 from mopt_mlir.solver.axis_bounds import (
     facets,
@@ -120,7 +119,7 @@ class Traffic(Variables):
         return self.exp(f"moved:{level}:{tensor.name}", exponent)
 
     def _runs(self) -> Expression:
-        """Scaled seconds of the runs of output of the L1 tiles (`model.microkernel.output_runs`).
+        """Scaled seconds of the runs of output of the L1 tiles (`model.footprint.output_runs`).
 
         Along a dim that is not whole there are at least as many runs as tiles, for each point of
         the dims outside of it, whatever the tiles of those inside.

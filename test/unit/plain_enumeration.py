@@ -26,7 +26,8 @@ from mopt_mlir.model.cost import (
     RUN_SECONDS,
     TIE_BREAK,
 )
-from mopt_mlir.model.microkernel import menu, tile_kinds
+from mopt_mlir.model.menu import menu
+from mopt_mlir.model.microkernel import tile_kinds
 from mopt_mlir.plan import Microkernel
 from mopt_mlir.problem import Problem, Tensor
 

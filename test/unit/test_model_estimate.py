@@ -8,7 +8,7 @@ from mopt_mlir import conv2d, solve
 from mopt_mlir.machine import by_name
 from mopt_mlir.model.cost import RUN_SECONDS, predict
 from mopt_mlir.model.estimate import EXPOSED, RUNS_EXPOSED, estimate
-from mopt_mlir.model.microkernel import output_runs
+from mopt_mlir.model.footprint import output_runs
 from mopt_mlir.model.residency import evicted_again
 from mopt_mlir.plan import LEVELS, Level, Microkernel, Plan
 

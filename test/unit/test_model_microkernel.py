@@ -7,13 +7,11 @@ from dataclasses import replace
 import pytest
 
 from mopt_mlir.machine import Machine, by_name
+from mopt_mlir.model.footprint import output_runs
+from mopt_mlir.model.menu import NoMicrokernelError, menu, reduction_order
 from mopt_mlir.model.microkernel import (
-    NoMicrokernelError,
     count_register_tiles,
-    menu,
     needs_panels,
-    output_runs,
-    reduction_order,
     register_work,
     step_cycles,
     tile_kinds,
