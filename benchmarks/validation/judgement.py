@@ -10,7 +10,7 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
-from mopt_mlir.machine.machine import Cache, Machine
+from mopt_mlir.machine import Cache, Machine, by_name, names
 from mopt_mlir.model.cost import MEMORY, predict, runs_of
 from mopt_mlir.model.estimate import estimate
 from mopt_mlir.model.residency import resident_volumes
@@ -259,7 +259,12 @@ def _trial(title: str, head: dict[str, Any], records: list[Record], volumes: lis
 
 
 def _machine(data: dict[str, Any]) -> Machine:
-    return Machine(**{**data, "caches": tuple(Cache(**cache) for cache in data["caches"])})
+    """The machine that plans were measured on. The oldest trials lack what we learnt from them
+    about the CPU."""
+    caches = tuple(Cache(**cache) for cache in data["caches"])
+    stores = {machine.cpu: machine.evicted_store_cycles for machine in map(by_name, names())}
+    learnt = {"evicted_store_cycles": stores.get(data["cpu"])}
+    return Machine(**{**learnt, **data, "caches": caches})
 
 
 def _workload(start: Start) -> Workload:

@@ -18,6 +18,7 @@ UNITS = {
     "fma_per_cycle": "per cycle",
     "loads_per_cycle": "per cycle",
     "fma_latency": "cycles",
+    "evicted_store_cycles": "cycles",
     "size": "bytes",
     "line": "bytes",
     "bandwidth": "GB/s",

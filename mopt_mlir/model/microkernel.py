@@ -33,8 +33,12 @@ CALL_CYCLES = 20.0
 CONFLICT_CYCLES = 3.0
 """For each line too many in a set of L1: one of them comes from L2 at each use (measured)."""
 
-OUTPUT_CONFLICT_CYCLES = 15.0
-"""The same for lines that are written as well, and have to be written back first."""
+EVICTED_STORE_CYCLES = 4.0
+"""For each line of output too many in a set of L1: a store waits for it, and for the one that is
+written back first. A machine may say otherwise."""
+
+EVICTED_LOAD_CYCLES = 11.0
+"""More if there are sums to be loaded from it."""
 
 SHUFFLE_CYCLES = 1.0
 """Per vector and stage of an in-register transposition, with one 512-bit shuffle per cycle."""
@@ -66,9 +70,9 @@ class RegisterTile:
 
     `steps` outer products over all reduction dims, each with `accumulators` FMAs of `slots` issue
     slots (`Machine.slots`), loads that take `loads` slots, and `conflicts` cycles in which it waits
-    for lines that were evicted; at each visit `store_conflicts` cycles for lines of the output that
-    were, and `lines` of sums that it leaves to the next one; once, `finish` cycles in which the
-    sums are stored to the output. A step reads `input` and `weights` elements, and `output`
+    for lines that were evicted; at each visit `store_conflicts` cycles for lines of sums that were,
+    and `lines` of sums that it leaves to the next one; once, `finish` cycles in which the sums are
+    stored to the output. A step reads `input` and `weights` elements, and `output`
     elements are written.
     """
 
@@ -202,17 +206,20 @@ def _register_tile(
         input_, weights = width, rows
         if kernel.lanes in problem.weights.dims:  # a group: no operand is the same for two outputs
             input_, weights, loads = rows * width, width, (rows + 1) * vectors * a_load
-    waiting = _conflicts(machine, broadcast(problem, kernel), kernel, tile)
-    evicted = _conflicts(machine, problem.output, kernel, tile)
+    waiting = _conflicts(machine, broadcast(problem, kernel), tile)
+    evicted = _conflicts(machine, problem.output, tile)
+    stores = evicted * (machine.evicted_store_cycles or EVICTED_STORE_CYCLES)
+    in_output = problem.output.runs_along(kernel.lanes)  # where sums wait for the next visit
     return RegisterTile(
         steps=steps,
         accumulators=rows * vectors,
         slots=slots,
         loads=loads,
         conflicts=CONFLICT_CYCLES * waiting,
-        store_conflicts=OUTPUT_CONFLICT_CYCLES * evicted,
+        store_conflicts=stores + EVICTED_LOAD_CYCLES * evicted if in_output else 0.0,
         lines=rows * width * problem.output.element.size / machine.cache("L1").line,
-        finish=_output_cycles(problem, kernel, tile, vectors, slots),
+        finish=_output_cycles(problem, kernel, tile, vectors, slots)
+        + (0.0 if in_output else stores),
         input=input_,
         weights=weights,
         output=rows * tile[kernel.lanes],
@@ -224,13 +231,8 @@ def broadcast(problem: Problem, kernel: Microkernel) -> Tensor:
     return problem.weights if kernel.lanes in problem.input.dims else problem.input
 
 
-def _conflicts(
-    machine: Machine, tensor: Tensor, kernel: Microkernel, tile: Mapping[str, int]
-) -> int:
-    """Lines of a register tile of `tensor` that evict each other from L1. Sums that wait for the
-    next visit outside of the output have no rows that could."""
-    if tensor.step(kernel.lanes) not in (0, 1):
-        return 0
+def _conflicts(machine: Machine, tensor: Tensor, tile: Mapping[str, int]) -> int:
+    """Lines of a register tile of `tensor` that evict each other from L1."""
     sizes = {dim: size for dim, size in tile.items() if dim in tensor.dims}
     return conflicting_lines(tensor, sizes, machine.cache("L1"))
 

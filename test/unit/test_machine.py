@@ -138,6 +138,7 @@ def test_writing_to_memory_is_optional_and_follows_the_cores() -> None:
         ("znver5,L3.shared=yes", "L3.shared: 'yes' is neither true nor false"),
         ("znver5,cores=-1", "cores: -1 is not positive"),
         ("znver5,vector_bits=384", "vector_bits: 384 is not one of 128, 256, 512"),
+        ("znver5,evicted_store_cycles=-1", "evicted_store_cycles: -1.0 is not positive and finite"),
         ("znver4,unit_bits=300", "unit_bits: 300 is not one of 128, 256, 512"),
         ("znver5,capacity_factor=1.5", "capacity_factor: 1.5 is more than the whole cache"),
         ("znver5,L1.line=48", "L1.line: 48 is not a power of two"),
@@ -419,6 +420,21 @@ def test_text_has_a_line_with_unit_and_source_for_each_field(spec: str) -> None:
         assert line.endswith(f"  {source}")
         if "bandwidth" in key:
             assert "GB/s" in line
+
+
+@pytest.mark.parametrize(
+    ("key", "unit"),
+    [
+        ("cpu", ""), ("cores", ""), ("frequency", "GHz"), ("vector_bits", "bits"),
+        ("unit_bits", "bits"), ("fma_per_cycle", "per cycle"), ("loads_per_cycle", "per cycle"),
+        ("fma_latency", "cycles"), ("evicted_store_cycles", "cycles"), ("L1.size", "bytes"),
+        ("L1.line", "bytes"), ("L1.ways", ""), ("L3.bandwidth_all", "GB/s"),
+        ("dram_write_bandwidth", "GB/s"), ("dram_stream_bandwidth_all", "GB/s"),
+        ("capacity_factor", ""),
+    ],
+)  # fmt: skip
+def test_units_are_those_of_the_documentation(key: str, unit: str) -> None:
+    assert json.loads(report.json_of(describe("znver4")))["fields"][key]["unit"] == unit
 
 
 def test_json_has_value_unit_and_source_of_each_field() -> None:
