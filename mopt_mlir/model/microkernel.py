@@ -37,8 +37,8 @@ EVICTED_STORE_CYCLES = 4.0
 """For each line of output too many in a set of L1: a store waits for it, and for the one that is
 written back first. A machine may say otherwise."""
 
-EVICTED_LOAD_CYCLES = 11.0
-"""More if there are sums to be loaded from it."""
+EVICTED_SUMS_CYCLES = 15.0
+"""For each such line of sums, which are loaded first: while one waits, the next ones load."""
 
 SHUFFLE_CYCLES = 1.0
 """Per vector and stage of an in-register transposition, with one 512-bit shuffle per cycle."""
@@ -208,7 +208,7 @@ def _register_tile(
             input_, weights, loads = rows * width, width, (rows + 1) * vectors * a_load
     waiting = _conflicts(machine, broadcast(problem, kernel), tile)
     evicted = _conflicts(machine, problem.output, tile)
-    stores = evicted * (machine.evicted_store_cycles or EVICTED_STORE_CYCLES)
+    store = machine.evicted_store_cycles or EVICTED_STORE_CYCLES
     in_output = problem.output.runs_along(kernel.lanes)  # where sums wait for the next visit
     return RegisterTile(
         steps=steps,
@@ -216,10 +216,10 @@ def _register_tile(
         slots=slots,
         loads=loads,
         conflicts=CONFLICT_CYCLES * waiting,
-        store_conflicts=stores + EVICTED_LOAD_CYCLES * evicted if in_output else 0.0,
+        store_conflicts=max(store, EVICTED_SUMS_CYCLES) * evicted if in_output else 0.0,
         lines=rows * width * problem.output.element.size / machine.cache("L1").line,
         finish=_output_cycles(problem, kernel, tile, vectors, slots)
-        + (0.0 if in_output else stores),
+        + (0.0 if in_output else store * evicted),
         input=input_,
         weights=weights,
         output=rows * tile[kernel.lanes],
