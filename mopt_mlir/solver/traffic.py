@@ -135,7 +135,7 @@ class Traffic(Variables):
                 tiles = self.sum(y * log(ceil(extent / n)) for n, y in self.pick[level, dim])
             rest //= extent
             self.add(runs >= self.exp(f"runs:{dim}", tiles + log(rest) + each - most * whole))
-        self.add(runs >= self.exp("runs", log(rest) + each))
+        self.add(runs >= self.exp("runs:least", log(rest) + each))
         return runs
 
     def _whole(self, level: str, dim: str) -> Expression:
