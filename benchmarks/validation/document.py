@@ -96,17 +96,20 @@ executes them out of order (`mopt_mlir.model.visits`), and with a part of each r
 top of that of the slowest one. These parts, what it takes to leave a register tile and to come back
 to it, and what it takes to pack weights that do not come in whole vectors or fall on one set of L1
 were fitted to the sampled plans of Table 1 on Zen 5, of AVX-512 and of AVX2 code; the test set had
-no part in it, nor has any other machine.
+no part in it, nor has any other machine. One figure is an exception: how long a store waits for a
+line that was evicted was found where channels are pages apart, in plans of Y0 and also of V1, D1 and
+E1 of the test set, on Zen 5, and in those of Y0 on Zen 4. The orders of these have to be read with
+that in mind.
 """
 
 
 _REPEATS = """\
 ## The same plans once more
 
-The same sampled plans, the same generated code, measured before, with the same seed and on another
-day or hour: by how much their times differ, beside what all plans of an operator have in common,
-and what is lost now by trusting the measurements of then, among the plans of both. The losses of
-predictions above are to be seen beside that.
+The same sampled plans, compiled by the commit of then, measured before on another day or hour: by
+how much their times differ, beside what all plans of an operator have in common, and what is lost
+now by trusting the measurements of then, among the plans of both. The losses of predictions above
+are to be seen beside that.
 """
 
 
