@@ -12,29 +12,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import prod
-from typing import Any
+from typing import Any, Protocol
 
 from mopt_mlir.codegen.accumulators import AccumulatorTile
 from mopt_mlir.codegen.builder import Builder
 from mopt_mlir.codegen.index import Index
-from mopt_mlir.codegen.operands import (
-    Operands,
-    Panels,
-    Position,
-    element,
-    next_rows,
-)
-from mopt_mlir.codegen.partials import Partials
+from mopt_mlir.codegen.operands import Operands, Position, element
+from mopt_mlir.codegen.place import Place
 from mopt_mlir.codegen.prefetch import (
     AHEAD_STEPS,
     OUTPUT_AHEAD_STEPS,
     InputPrefetch,
-    PanelPrefetch,
     emit_output_prefetch,
-    emit_weights_prefetch,
 )
-from mopt_mlir.codegen.ranges import Range
-from mopt_mlir.codegen.upcoming import Upcoming
+from mopt_mlir.codegen.prefetch_weights import BlockPrefetch, PanelPrefetch
+from mopt_mlir.codegen.ranges import Range, nearest
 from mopt_mlir.plan import Microkernel
 from mopt_mlir.problem import Problem, Tensor
 
@@ -90,19 +82,16 @@ def emit_microkernel(
     problem: Problem,
     kernel: Microkernel,
     operands: Operands,
-    panels: Panels | None,
-    upcoming: Upcoming,
-    partials: Partials | None,
-    ranges: Mapping[str, Range],
+    place: Place,
     sizes: Mapping[str, int],
 ) -> None:
-    """Accumulate the register tile at the start of `ranges` over the reduction dims' ranges.
+    """Accumulate the register tile at the start of `place.ranges` over the reduction dims' ranges.
 
-    `sizes` is the extent of the register tile per output dim; `panels` the packed weights, or None
-    where they are read in place; `upcoming` what is read and written next;
-    `partials` where the sums are between two visits, if not in the output.
+    `sizes` is the extent of the register tile per output dim. Weights are read in place where
+    `place` has no panels.
     """
     tile = RegisterTile.of(problem, kernel, sizes)
+    ranges, partials = place.ranges, place.partials
     start = {dim: ranges[dim].start for dim in problem.parallel_dims}
     output = AccumulatorTile(
         builder,
@@ -117,35 +106,31 @@ def emit_microkernel(
     )
     reduced = {dim: ranges[dim] for dim in problem.reduction_dims}
     initial = output.initial(reduced)
-    panel = None if panels is None else panels.panel_of(builder, ranges)
-    rows = None if panels is None else next_rows(builder, panels, start)
-    _prefetch_output(output, ranges, sizes, upcoming.output)
-    if partials is not None and (nearest := _nearest(problem.parallel_dims, ranges)):
+    panels, panel = place.panels, None
+    ahead: list[_Prefetch | None] = [
+        InputPrefetch(builder, problem, kernel, operands.input, ranges, sizes, place.upcoming.input)
+    ]
+    if panels is not None:
+        panel = panels.panel_of(builder, ranges)
+        ahead.append(BlockPrefetch.of(builder, problem, operands.weights, panels, start))
+    _prefetch_output(output, ranges, sizes, place.upcoming.output)
+    if partials is not None and (along := nearest(problem.parallel_dims, ranges)):
         here = partials.tile(builder, start)
-        partials.prefetch(builder, here, nearest, len(tile.vectors) * len(tile.scalars))
-    reduction = _Reduction(
-        builder,
-        problem,
-        kernel,
-        operands,
-        panels,
-        panel,
-        rows,
-        PanelPrefetch.of(builder, panels, panel, ranges),
-        InputPrefetch(
-            builder,
-            problem,
-            kernel,
-            operands.input,
-            ranges,
-            sizes,
-            _nearest([dim for dim in problem.parallel_dims if dim in problem.input.dims], ranges),
-            upcoming.input,
-        ),
-        ranges,
-        tile,
-    )
+        partials.prefetch(builder, here, along, len(tile.vectors) * len(tile.scalars))
+    if panels is not None and panel is not None:
+        ahead.append(PanelPrefetch.of(builder, panels, panel, ranges))
+    prefetches = [prefetch for prefetch in ahead if prefetch is not None]
+    reduction = _Reduction(builder, problem, kernel, operands, place, panel, prefetches, tile)
     output.finish(reduction.emit(kernel.reduction, start, initial), reduced)
+
+
+class _Prefetch(Protocol):
+    """Asks for what is read later, at each step of the reduction loop over `dim`."""
+
+    @property
+    def dim(self) -> str: ...
+
+    def emit(self, point: Mapping[str, Index]) -> None: ...
 
 
 def _prefetch_output(
@@ -180,18 +165,16 @@ def _prefetch_output(
 
 @dataclass(frozen=True)
 class _Reduction:
-    """The reduction loops of one register tile and the outer product inside them."""
+    """The reduction loops of one register tile and the outer product inside them; `panel` is the
+    one that the tile reads, if weights are packed."""
 
     builder: Builder
     problem: Problem
     kernel: Microkernel
     operands: Operands
-    panels: Panels | None
+    place: Place
     panel: Index | None
-    next_rows: Index | None
-    panels_ahead: PanelPrefetch | None
-    input_ahead: InputPrefetch
-    ranges: Mapping[str, Range]
+    prefetches: Sequence[_Prefetch]
     tile: RegisterTile
 
     def emit(
@@ -200,42 +183,17 @@ class _Reduction:
         """Loops over `dims`, outermost first, that carry the accumulators; their final values."""
         if not dims:
             return self._outer_product(point, carried)
-        dim, range_ = dims[0], self.ranges[dims[0]]
-        if _is_point(range_):
+        dim, range_ = dims[0], self.place.ranges[dims[0]]
+        if range_.is_point:
             return self.emit(dims[1:], {**point, dim: range_.start}, carried)
         with self.builder.loop(dim, range_.start, range_.ends, 1, carried) as loop:
             index, inside, carry, results = loop
             inner = {**point, dim: index}
-            if dim == self._prefetching:
-                self.input_ahead.emit(inner)
-            if dim == self.kernel.reduction[0] and self.next_rows is not None:
-                self._prefetch_weights(inner)
-            if self.panels_ahead is not None and dim == self.panels_ahead.dim:
-                self.panels_ahead.emit(self.builder, inner)
+            for prefetch in self.prefetches:
+                if prefetch.dim == dim:
+                    prefetch.emit(inner)
             carry(self.emit(dims[1:], inner, inside))
         return results
-
-    def _prefetch_weights(self, point: Mapping[str, Index]) -> None:
-        assert self.panels is not None
-        assert self.panels.upcoming is not None
-        assert self.next_rows is not None
-        emit_weights_prefetch(
-            self.builder,
-            self.problem,
-            self.panels.channel,
-            self.operands.weights,
-            self.panels.upcoming,
-            self.next_rows,
-            point,
-            self.kernel.reduction[0],
-        )
-
-    @property
-    def _prefetching(self) -> str:
-        """The loop that prefetches: around the run of taps along a row, or the only one."""
-        loops = [dim for dim in self.kernel.reduction if not _is_point(self.ranges[dim])]
-        around = [dim for dim in loops if dim != self.kernel.reduction[-1]] or loops
-        return around[-1] if around else ""
 
     def _outer_product(self, point: Mapping[str, Index], accumulators: list[Any]) -> list[Any]:
         """One step: `accumulator[v, q] += vector[v] * scalar[q]` for all v, q."""
@@ -254,10 +212,11 @@ class _Reduction:
     def _read(
         self, tensor: Tensor, point: Mapping[str, Index], position: Position, vector: bool
     ) -> Any:
-        if tensor is self.problem.weights and self.panels is not None:
+        panels = self.place.panels
+        if tensor is self.problem.weights and panels is not None:
             assert self.panel is not None
-            memref = self.panels.memref
-            where = self.panels.element(self.panel, point, position)
+            memref = panels.memref
+            where = panels.element(self.panel, point, position)
             valid = self.tile.lanes  # panels are padded: a whole vector may always be read
         else:
             memref = self.operands.weights
@@ -269,13 +228,3 @@ class _Reduction:
         if vector:
             return self.builder.vector_load(memref, where, self.tile.lanes, valid, name)
         return self.builder.load(memref, where, name)
-
-
-def _nearest(dims: Sequence[str], ranges: Mapping[str, Range]) -> str | None:
-    """Of `dims` the one that the innermost loop steps along, if any loop does."""
-    nearest = max(dims, key=lambda dim: ranges[dim].depth, default=None)
-    return nearest if nearest and ranges[nearest].depth else None
-
-
-def _is_point(range_: Range) -> bool:
-    return range_.exact and range_.size == 1

@@ -9,7 +9,7 @@ open.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 from typing import Any
@@ -20,40 +20,14 @@ from mopt_mlir.codegen.microkernel import emit_microkernel
 from mopt_mlir.codegen.operands import Operands, Panels
 from mopt_mlir.codegen.packing import SCRATCH_ALIGNMENT, emit_packing, panel_shape
 from mopt_mlir.codegen.partials import Partials, partials_shape
+from mopt_mlir.codegen.place import Place, Ranges
 from mopt_mlir.codegen.ranges import Range
-from mopt_mlir.codegen.upcoming import Lookahead, NextBlock, Upcoming
+from mopt_mlir.codegen.upcoming import Lookahead, NextBlock
 from mopt_mlir.plan import Level, Plan
 from mopt_mlir.problem import Problem, Role
 
-Ranges = Mapping[str, Range]
-
 SCRATCH = "mopt.scratch"
 """Marks memory for packed weights and partial sums, which lowering keeps from call to call."""
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where in the nest the next operation goes: what the open loops cover of each dim, the packed
-    weights if they are filled, and the memory that they will be packed into if it is allocated.
-    `stepped` is the innermost loop that moves in the packed weights, as its dim and step;
-    `upcoming` is what is read and written next. `sums` is the memory of partial sums, which
-    `partials` knows how to use once a loop splits the reduction."""
-
-    ranges: Ranges
-    panels: Panels | None = None
-    scratch: Any = None
-    stepped: tuple[str, int] | None = None
-    upcoming: Upcoming = field(default_factory=Upcoming)
-    sums: Any = None
-    partials: Partials | None = None
-
-    def at(self, dim: str, range_: Range) -> Place:
-        return replace(self, ranges={**self.ranges, dim: range_})
-
-    @property
-    def deeper(self) -> int:
-        """The depth of a loop that is opened here."""
-        return 1 + max(range_.depth for range_ in self.ranges.values())
 
 
 @dataclass(frozen=True)
@@ -312,17 +286,8 @@ class Nest:
     def _edges(self, dims: Sequence[str], place: Place, sizes: Mapping[str, int]) -> None:
         """Whole register tiles, and specialised ones where the last of a dim is cut short."""
         if not dims:
-            emit_microkernel(
-                self.builder,
-                self.problem,
-                self.plan.microkernel,
-                self.operands,
-                place.panels,
-                place.upcoming,
-                place.partials,
-                place.ranges,
-                sizes,
-            )
+            kernel = self.plan.microkernel
+            emit_microkernel(self.builder, self.problem, kernel, self.operands, place, sizes)
             return
         dim, rest = dims[0], dims[1:]
         unit, extent = self.plan.microkernel.extent(dim), self.problem.extent(dim)

@@ -80,17 +80,3 @@ class Panels:
         inner = [point[dim] - self.starts[dim] for dim in self.reduction]
         lane = dict(position.offsets).get(self.channel, 0)
         return [panel, *inner, Index(constant=lane)]
-
-
-def next_rows(builder: Builder, panels: Panels, tile: Mapping[str, Index]) -> Index | None:
-    """The first output channel of the next block that the register tile at `tile` prefetches."""
-    block = panels.upcoming
-    if block is None:
-        return None
-    offset = tile[block.dim] - block.start
-    rows = -(-block.count // block.tiles)
-    parts = -(-block.count // rows)
-    if not offset.terms:
-        return block.first + offset.constant // block.unit % parts * rows
-    part = builder.apply("part", offset, block.unit, parts if parts < block.tiles else 0)
-    return block.first + part * rows

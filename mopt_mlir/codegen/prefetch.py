@@ -1,25 +1,26 @@
-"""Prefetching input, weights that are packed or read next, and the output that will be written.
+"""Prefetching the input, and the output that will be written.
 
 Each step of the outermost reduction dim (an input channel, as a rule) reads a short run of pixels
 from another page, which hardware prefetchers do not foresee: without help every step waits for
 memory. So the lines of a later step are asked for, once per run of filter taps: some steps ahead in
 the same register tile, or, where the whole reduction is short, the same step of a later tile.
-Where several register tiles share what is read or packed next, each asks for a part of it.
+Where several register tiles share what is read next, each asks for a part of it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import product
 from math import prod
 from typing import Any
 
 from mopt_mlir.codegen.builder import Builder
 from mopt_mlir.codegen.index import Index
-from mopt_mlir.codegen.operands import Panels, element
-from mopt_mlir.codegen.ranges import Range
-from mopt_mlir.codegen.upcoming import LINE_BYTES, NextBlock, NextInput, reach, rows_at_once
+from mopt_mlir.codegen.operands import element
+from mopt_mlir.codegen.ranges import Range, nearest
+from mopt_mlir.codegen.upcoming import LINE_BYTES, NextInput, reach
 from mopt_mlir.plan import Microkernel
 from mopt_mlir.problem import Problem, Tensor
 
@@ -36,12 +37,6 @@ SHORT_REDUCTION = 24 * AHEAD_STEPS
 a tile, which nobody would prefetch, are too large a part of it. Measured on Zen 5: with 288 of them
 (3x3 taps of 32 channels) this is 7% faster, from 576 on it is as fast or slower."""
 
-MOST_STEP_BYTES = 256
-"""Weights that are further apart from step to step are not the dense rows that this is made for."""
-
-PANELS_IN_L2 = 256 << 10
-"""Bytes of packed weights that are left to the L2 cache, where they stay between their uses."""
-
 SHORT_RUN_BYTES = 512
 """A reduction dim that moves by less than this is left to the hardware's prefetchers."""
 
@@ -52,8 +47,7 @@ class InputPrefetch:
 
     In a long reduction it is that of a later step, in a short one that of a later register tile,
     which `upcoming` tells; where several tiles read the same input, each asks for a part of it.
-    `next_tile` is the dim along which the next register tile lies, if there is one. What is asked
-    for may lie outside of the input.
+    What is asked for may lie outside of the input.
     """
 
     builder: Builder
@@ -62,8 +56,15 @@ class InputPrefetch:
     memref: Any
     ranges: Mapping[str, Range]
     sizes: Mapping[str, int]
-    next_tile: str | None
     upcoming: NextInput | None
+
+    @property
+    def dim(self) -> str:
+        """The loop that asks: around the run of taps along a row, or the only one."""
+        reduction = self.kernel.reduction
+        loops = [dim for dim in reduction if not self.ranges[dim].is_point]
+        around = [dim for dim in loops if dim != reduction[-1]] or loops
+        return around[-1] if around else ""
 
     def emit(self, point: Mapping[str, Index]) -> None:
         """Ask for it at `point`, which has the reduction dims whose loops are open; the others
@@ -93,31 +94,38 @@ class InputPrefetch:
             for start in lines:
                 self.builder.prefetch(self.memref, [*run[:-1], run[-1] + start])
 
+    @cached_property
+    def _next_tile(self) -> str | None:
+        """The dim along which the next register tile lies, if there is one."""
+        problem = self.problem
+        dims = [dim for dim in problem.parallel_dims if dim in problem.input.dims]
+        return nearest(dims, self.ranges)
+
     def _is_shared(self, upcoming: NextInput) -> bool:
         """Whether several register tiles, one after the other, read the same input until then."""
-        nearest = 0 if self.next_tile is None else self.ranges[self.next_tile].depth
-        return upcoming.channel is not None and nearest < self.ranges[upcoming.channel].depth
+        depth = 0 if self._next_tile is None else self.ranges[self._next_tile].depth
+        return upcoming.channel is not None and depth < self.ranges[upcoming.channel].depth
 
     @property
     def _is_dense(self) -> bool:
         """Whether the input of a register tile is one run of memory, and that of the next one
         follows: pixels next to each other, each with all of its channels."""
         tensor, reduction = self.problem.input, self.kernel.reduction
-        if self.next_tile is None or len(reduction) != 1 or tensor.step(reduction[0]) != 1:
+        if self._next_tile is None or len(reduction) != 1 or tensor.step(reduction[0]) != 1:
             return False
         channels = self.problem.extent(reduction[0])
-        return self.ranges[reduction[0]].size == channels == tensor.step(self.next_tile)
+        return self.ranges[reduction[0]].size == channels == tensor.step(self._next_tile)
 
     def _next_pixels(self, point: Mapping[str, Index]) -> None:
         """Ask for a part of the run that is the input of the next register tile; the steps of the
         reduction, as many as a pixel has channels, cover it."""
-        assert self.next_tile is not None
+        assert self._next_tile is not None
         tensor, (channel,) = self.problem.input, self.kernel.reduction
-        pixels, size = self.kernel.extent(self.next_tile), tensor.element.size
+        pixels, size = self.kernel.extent(self._next_tile), tensor.element.size
         each = -(-pixels * size // LINE_BYTES)
         first = self.ranges[channel].start
         line = (point[channel] - first) * each
-        tile = {**point, channel: first, self.next_tile: point[self.next_tile] + pixels}
+        tile = {**point, channel: first, self._next_tile: point[self._next_tile] + pixels}
         *outer, run = element(tensor, tile)
         for i in range(each):
             self.builder.prefetch(self.memref, [*outer, run + (line + i) * (LINE_BYTES // size)])
@@ -155,141 +163,6 @@ def emit_output_prefetch(
     for run in _runs(tensor, start, sizes):
         for shift in range(last, -1, -LINE_BYTES // tensor.element.size):
             builder.prefetch(output, [*run[:-1], run[-1] + shift], write=True)
-
-
-def emit_weights_prefetch(
-    builder: Builder,
-    problem: Problem,
-    channel: str,
-    weights: Any,
-    upcoming: NextBlock,
-    first: Index,
-    point: Mapping[str, Index],
-    step_dim: str,
-) -> None:
-    """Ask for a part of the weights that are packed next, at one step of `step_dim`.
-
-    All the register tiles of the current block, each with the rows of output channels from `first`
-    on, cover the next one. `point` has the current step.
-    """
-    tensor = problem.weights
-    step = tensor.step(step_dim)
-    if step is None or step * tensor.element.size > MOST_STEP_BYTES:
-        return
-    size = step * tensor.element.size
-    rows = -(-upcoming.count // upcoming.tiles)
-    at = {dim: point.get(dim, Index()) for dim in tensor.dims}
-    at[step_dim] = at[step_dim] + upcoming.shift
-    each = rows_at_once(upcoming, size)
-    turn = Index()
-    if each < rows:  # a power of two, as there is no cheap remainder of another number
-        turns = 1 << (-(-rows // each) - 1).bit_length()
-        turn = builder.apply("turn", point[step_dim], modulo=turns) * each
-    for row in range(each):
-        where = element(tensor, {**at, channel: first + turn + row})
-        for start in range(0, max(size, 1), LINE_BYTES):
-            shift = start // tensor.element.size
-            builder.prefetch(weights, [*where[:-1], where[-1] + shift])
-
-
-@dataclass(frozen=True)
-class PanelPrefetch:
-    """The part of the panels that are read next which one register tile asks for.
-
-    At each step of a long reduction loop, over `dim`, `each` of their lines are asked for, from
-    line `first` on, `spacing` elements further on at each step: where all that lies between two
-    steps is read, those of one register tile follow each other. So memory delivers while the
-    current panels are used, instead of all at once when they change.
-    """
-
-    panels: Panels
-    panel: Index
-    dim: str
-    ranges: Mapping[str, Range]
-    first: Index
-    each: int
-    spacing: int
-
-    @staticmethod
-    def of(
-        builder: Builder,
-        panels: Panels | None,
-        panel: Index | None,
-        ranges: Mapping[str, Range],
-    ) -> PanelPrefetch | None:
-        """That of the register tile at the start of `ranges`, which reads `panel`, if it is worth
-        while."""
-        if panels is None or panel is None or panels.following is None or not panels.reduction:
-            return None
-        size = _element_size(panels.memref)
-        if prod(panels.memref.type.shape) * size <= PANELS_IN_L2:
-            return None
-        following = panels.following
-        dim = _asking(panels, ranges)
-        read, step = _per_step(panels, ranges, dim)
-        lines = -(-read * size // LINE_BYTES)
-        each = -(-lines // following.tiles)
-        parts = -(-lines // each)
-        together = ranges[dim].size if read == step else 1
-        spacing = each * (LINE_BYTES // size) if read == step else step
-        first = Index()
-        if parts > 1:
-            tile = ranges[following.along].start
-            part = builder.apply("part", tile, following.unit, parts)
-            first = part * (together * each)
-        return PanelPrefetch(panels, panel, dim, ranges, first, each, spacing)
-
-    def emit(self, builder: Builder, point: Mapping[str, Index]) -> None:
-        """Ask for the lines of the step at `point`, which has the reduction dims that are known."""
-        panels, following = self.panels, self.panels.following
-        assert following is not None
-        begin = {dim: self.ranges[dim].start for dim in panels.reduction}
-        panel, step = self.panel, point[self.dim] - begin[self.dim]
-        at = {dim: point.get(dim, start) for dim, start in begin.items()}
-        at[self.dim] = begin[self.dim]
-        if following.dim == panels.channel:
-            panel = panel + following.step // panels.width
-        else:
-            at[following.dim] = at[following.dim] + following.step
-        inner = [at[dim] - panels.starts[dim] for dim in panels.reduction]
-        per_line = LINE_BYTES // _element_size(panels.memref)
-        for line in range(self.each):
-            lane = (self.first + line) * per_line + step * self.spacing
-            builder.prefetch(panels.memref, [panel, *inner, lane])
-
-
-def _asking(panels: Panels, ranges: Mapping[str, Range]) -> str:
-    """The longest loop of the reduction, or the first one inside of it that reads without gaps."""
-    longest = max(panels.reduction, key=lambda dim: ranges[dim].size)
-    loops = panels.reduction[panels.reduction.index(longest) :]
-    dense = (dim for dim in loops if ranges[dim].size > 1 and _is_dense(panels, ranges, dim))
-    return next(dense, longest)
-
-
-def _is_dense(panels: Panels, ranges: Mapping[str, Range], dim: str) -> bool:
-    """Whether a step of `dim` reads one run of a panel."""
-    extents = dict(zip(panels.reduction, panels.memref.type.shape[1:-1], strict=True))
-    inner = panels.reduction[panels.reduction.index(dim) + 1 :]
-    moving = [i for i, name in enumerate(inner) if ranges[name].size > 1]
-    rest = inner[min(moving, default=0) + 1 :]
-    return all(ranges[name].size == extents[name] for name in rest)
-
-
-def _per_step(panels: Panels, ranges: Mapping[str, Range], dim: str) -> tuple[int, int]:
-    """Elements of a panel that one step of `dim` reads, and from one step to the next."""
-    extents = dict(zip(panels.reduction, panels.memref.type.shape[1:-1], strict=True))
-    step: int = panels.memref.type.shape[-1]
-    read = step
-    for inner in reversed(panels.reduction[panels.reduction.index(dim) + 1 :]):
-        read += (ranges[inner].size - 1) * step
-        step *= extents[inner]
-    return read, step
-
-
-def _element_size(memref: Any) -> int:
-    """Bytes of an element of a memref of floats."""
-    width: int = memref.type.element_type.width
-    return width // 8
 
 
 def _runs(tensor: Tensor, at: Mapping[str, Index], sizes: Mapping[str, int]) -> list[list[Index]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from mopt_mlir.codegen.index import Index
@@ -25,6 +26,11 @@ class Range:
     def whole(extent: int) -> Range:
         return Range(Index(), extent, True, (Index(constant=extent),))
 
+    @property
+    def is_point(self) -> bool:
+        """Whether it always has a single element."""
+        return self.exact and self.size == 1
+
     def tile(self, start: Index, size: int, depth: int) -> Range:
         """The tile of `size` elements from `start` on inside this range, `depth` loops deep.
 
@@ -38,3 +44,9 @@ class Range:
             return Range(start, size, True, (start + size,), depth)
         outer = self.ends[1:] if divides else self.ends
         return Range(start, size, False, (start + size, *outer), depth)
+
+
+def nearest(dims: Sequence[str], ranges: Mapping[str, Range]) -> str | None:
+    """Of `dims` the one that the innermost loop steps along, if any loop does."""
+    inner = max(dims, key=lambda dim: ranges[dim].depth, default=None)
+    return inner if inner and ranges[inner].depth else None

@@ -1,0 +1,211 @@
+"""Building affine IR at a known place, with names on loops and values.
+
+Everything is written against `Bindings`, so that it works on the caller's own context, and against
+`Index`, a linear expression over loop induction variables, so that accesses stay affine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from mopt_mlir.bindings import Bindings
+from mopt_mlir.codegen.index import Index
+
+
+class AffineBuilder:
+    """Emits loops, branches and accesses to single elements at the current insertion point of
+    `bindings`' context; `Builder` adds vectors to it.
+    """
+
+    def __init__(self, bindings: Bindings, location: Any) -> None:
+        self.bindings = bindings
+        self.ir = bindings.ir
+        self.location = location
+
+    # ---- names -------------------------------------------------------------------------------
+
+    def named(self, name: str) -> Any:
+        """A location that lets the printer call the next value `name`."""
+        return self.ir.Location.name(name, self.location)
+
+    # ---- loops and branches ------------------------------------------------------------------
+
+    def map_of(self, indices: Sequence[Index]) -> tuple[Any, list[Any]]:
+        """An affine map with one result per index, and its operands."""
+        operands: dict[Any, int] = {}
+        for index in indices:
+            for value, _ in index.terms:
+                operands.setdefault(value, len(operands))
+        results = [self._expression(index, operands) for index in indices]
+        return self.ir.AffineMap.get(len(operands), 0, results), list(operands)
+
+    def _expression(self, index: Index, positions: dict[Any, int]) -> Any:
+        expr = self.ir.AffineExpr
+        result = None
+        for value, coefficient in index.terms:
+            term = expr.get_dim(positions[value]) * coefficient
+            result = term if result is None else result + term
+        if result is None:
+            return expr.get_constant(index.constant)
+        return result + index.constant if index.constant else result
+
+    @contextmanager
+    def loop(
+        self,
+        name: str,
+        start: Index,
+        ends: Sequence[Index],
+        step: int = 1,
+        carried: Sequence[Any] = (),
+    ) -> Iterator[tuple[Index, list[Any], Callable[[Sequence[Any]], None], list[Any]]]:
+        """`affine.for name = start to min(ends) step` with `carried` values.
+
+        Yields the induction variable, the carried values inside, a function that takes the values
+        to carry on (to be called once if any are carried), and a list that receives the results.
+        """
+        affine = self.bindings.affine
+        lower, lower_operands = self.map_of([start])
+        upper, upper_operands = self.map_of(ends)
+        results: list[Any] = []
+        with self.named(name):
+            loop = affine.AffineForOp(
+                lower,
+                upper,
+                step,
+                list(carried),
+                lower_bound_operands=lower_operands,
+                upper_bound_operands=upper_operands,
+            )
+        yielded: list[Any] = []
+
+        with self.ir.InsertionPoint(loop.body), self.location:
+            yield (
+                Index.of(loop.induction_variable),
+                list(loop.inner_iter_args),
+                yielded.extend,
+                results,
+            )
+            affine.AffineYieldOp(yielded)
+        results.extend(loop.results)
+
+    @contextmanager
+    def parallel(
+        self,
+        names: Sequence[str],
+        starts: Sequence[Index],
+        ends: Sequence[Sequence[Index]],
+        steps: Sequence[int],
+    ) -> Iterator[list[Index]]:
+        """`affine.parallel` over several dims; `ends[i]` is a minimum of several bounds."""
+        ir = self.ir
+        lower, lower_operands = self.map_of(starts)
+        upper, upper_operands = self.map_of([end for group in ends for end in group])
+        i32, i64 = ir.IntegerType.get_signless(32), ir.IntegerType.get_signless(64)
+
+        def groups(sizes: Sequence[int]) -> Any:
+            import numpy as np
+
+            return ir.DenseElementsAttr.get(np.array(sizes, np.int32), type=i32)
+
+        operation = ir.Operation.create(
+            "affine.parallel",
+            operands=[*lower_operands, *upper_operands],
+            attributes={
+                "reductions": ir.ArrayAttr.get([]),
+                "lowerBoundsMap": ir.AffineMapAttr.get(lower),
+                "lowerBoundsGroups": groups([1] * len(starts)),
+                "upperBoundsMap": ir.AffineMapAttr.get(upper),
+                "upperBoundsGroups": groups([len(group) for group in ends]),
+                "steps": ir.ArrayAttr.get([ir.IntegerAttr.get(i64, step) for step in steps]),
+            },
+            regions=1,
+            loc=self.location,
+        )
+        index = ir.IndexType.get()
+        block = operation.regions[0].blocks.append(
+            *([index] * len(names)), arg_locs=[self.named(name) for name in names]
+        )
+        with ir.InsertionPoint(block):
+            yield [Index.of(argument) for argument in block.arguments]
+            self.bindings.affine.AffineYieldOp([])
+
+    def branch(
+        self,
+        conditions: Sequence[tuple[Index, bool]],
+        then: Callable[[], Sequence[Any] | None],
+        otherwise: Callable[[], Sequence[Any] | None],
+        types: Sequence[Any] = (),
+    ) -> list[Any]:
+        """`affine.if`: each condition is `index >= 0`, or `index == 0` where its flag is set."""
+        ir, affine = self.ir, self.bindings.affine
+        positions: dict[Any, int] = {}
+        for index, _ in conditions:
+            for value, _ in index.terms:
+                positions.setdefault(value, len(positions))
+        condition = ir.IntegerSet.get(
+            len(positions),
+            0,
+            [self._expression(index, positions) for index, _ in conditions],
+            [equal for _, equal in conditions],
+        )
+        operation = affine.AffineIfOp(
+            condition,
+            list(types),
+            cond_operands=list(positions),
+            has_else=True,
+            loc=self.location,
+        )
+        for block, body in ((operation.then_block, then), (operation.else_block, otherwise)):
+            with ir.InsertionPoint(block):
+                affine.AffineYieldOp(list(body() or ()))
+        return list(operation.results)
+
+    def apply(self, name: str, index: Index, divisor: int = 1, modulo: int = 0) -> Index:
+        """`index floordiv divisor`, or `index mod modulo`, as a value of its own."""
+        map_, operands = self.map_of([index])
+        if divisor != 1:
+            expr = self.ir.AffineExpr.get_floor_div(map_.results[0], divisor)
+            map_ = self.ir.AffineMap.get(len(operands), 0, [expr])
+        if modulo:
+            expr = self.ir.AffineExpr.get_mod(map_.results[0], modulo)
+            map_ = self.ir.AffineMap.get(len(operands), 0, [expr])
+        with self.named(name):
+            operation = self.bindings.affine.AffineApplyOp(map_, operands)
+        return Index.of(operation.result)
+
+    # ---- memory ------------------------------------------------------------------------------
+
+    def load(self, memref: Any, indices: Sequence[Index], name: str) -> Any:
+        map_, operands = self.map_of(indices)
+        with self.named(name):
+            return self.bindings.affine.AffineLoadOp(
+                memref.type.element_type, memref, operands, self.ir.AffineMapAttr.get(map_)
+            ).result
+
+    def store(self, value: Any, memref: Any, indices: Sequence[Index]) -> None:
+        map_, operands = self.map_of(indices)
+        attribute = self.ir.AffineMapAttr.get(map_)
+        self.bindings.affine.AffineStoreOp(value, memref, operands, attribute, loc=self.location)
+
+    def prefetch(self, memref: Any, indices: Sequence[Index], write: bool = False) -> None:
+        """Ask for the cache line of an element, which may lie outside of the memref.
+
+        All go to L1: x86's hints for the caches further out bring less or nothing on Zen 5, even
+        for what is read much later.
+        """
+        map_, operands = self.map_of(indices)
+        ir = self.ir
+        i32, i1 = ir.IntegerType.get_signless(32), ir.IntegerType.get_signless(1)
+        ir.Operation.create(
+            "affine.prefetch",
+            operands=[memref, *operands],
+            attributes={
+                "isWrite": ir.IntegerAttr.get(i1, int(write)),
+                "isDataCache": ir.IntegerAttr.get(i1, 1),
+                "localityHint": ir.IntegerAttr.get(i32, 3),
+                "map": ir.AffineMapAttr.get(map_),
+            },
+            loc=self.location,
+        )

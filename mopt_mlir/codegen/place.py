@@ -1,0 +1,39 @@
+"""Where in a loop nest an operation goes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from mopt_mlir.codegen.operands import Panels
+from mopt_mlir.codegen.partials import Partials
+from mopt_mlir.codegen.ranges import Range
+from mopt_mlir.codegen.upcoming import Upcoming
+
+Ranges = Mapping[str, Range]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the next operation goes: what the open loops cover of each dim, the packed
+    weights if they are filled, and the memory that they will be packed into if it is allocated.
+    `stepped` is the innermost loop that moves in the packed weights, as its dim and step;
+    `upcoming` is what is read and written next. `sums` is the memory of partial sums, which
+    `partials` knows how to use once a loop splits the reduction."""
+
+    ranges: Ranges
+    panels: Panels | None = None
+    scratch: Any = None
+    stepped: tuple[str, int] | None = None
+    upcoming: Upcoming = field(default_factory=Upcoming)
+    sums: Any = None
+    partials: Partials | None = None
+
+    def at(self, dim: str, range_: Range) -> Place:
+        return replace(self, ranges={**self.ranges, dim: range_})
+
+    @property
+    def deeper(self) -> int:
+        """The depth of a loop that is opened here."""
+        return 1 + max(range_.depth for range_ in self.ranges.values())

@@ -1,0 +1,179 @@
+"""Prefetching the weights that are packed next, and the panels that are read next.
+
+Several register tiles share what is used after the current block or panels: each asks for a part of
+it, so that memory delivers while they compute, instead of all at once when they have done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from mopt_mlir.codegen.builder import Builder
+from mopt_mlir.codegen.index import Index
+from mopt_mlir.codegen.operands import Panels, element
+from mopt_mlir.codegen.ranges import Range
+from mopt_mlir.codegen.upcoming import LINE_BYTES, NextBlock, rows_at_once
+from mopt_mlir.problem import Problem
+
+MOST_STEP_BYTES = 256
+"""Weights that are further apart from step to step are not the dense rows that this is made for."""
+
+PANELS_IN_L2 = 256 << 10
+"""Bytes of packed weights that are left to the L2 cache, where they stay between their uses."""
+
+
+@dataclass(frozen=True)
+class BlockPrefetch:
+    """The part of `block`, the weights that are packed next, which one register tile asks for, at
+    each step of the reduction dim `dim`: its rows are the output channels from `first` on."""
+
+    builder: Builder
+    problem: Problem
+    channel: str
+    weights: Any
+    block: NextBlock
+    first: Index
+    dim: str
+
+    @staticmethod
+    def of(
+        builder: Builder,
+        problem: Problem,
+        weights: Any,
+        panels: Panels,
+        tile: Mapping[str, Index],
+    ) -> BlockPrefetch | None:
+        """That of the register tile at `tile`, while `panels` hold the current block, if the next
+        one is known and its rows are dense."""
+        block, dim = panels.upcoming, panels.reduction[0]
+        step = problem.weights.step(dim)
+        if block is None or step is None or step * problem.weights.element.size > MOST_STEP_BYTES:
+            return None
+        offset = tile[block.dim] - block.start
+        rows = -(-block.count // block.tiles)
+        parts = -(-block.count // rows)
+        if offset.terms:
+            part = builder.apply("part", offset, block.unit, parts if parts < block.tiles else 0)
+        else:
+            part = Index(constant=offset.constant // block.unit % parts)
+        first = block.first + part * rows
+        return BlockPrefetch(builder, problem, panels.channel, weights, block, first, dim)
+
+    def emit(self, point: Mapping[str, Index]) -> None:
+        """Ask for the lines of the step at `point`; dims of inner loops count as 0."""
+        tensor, block = self.problem.weights, self.block
+        size = (tensor.step(self.dim) or 1) * tensor.element.size
+        rows = -(-block.count // block.tiles)
+        at = {dim: point.get(dim, Index()) for dim in tensor.dims}
+        at[self.dim] = at[self.dim] + block.shift
+        each = rows_at_once(block, size)
+        turn = Index()
+        if each < rows:  # a power of two, as there is no cheap remainder of another number
+            turns = 1 << (-(-rows // each) - 1).bit_length()
+            turn = self.builder.apply("turn", point[self.dim], modulo=turns) * each
+        for row in range(each):
+            where = element(tensor, {**at, self.channel: self.first + turn + row})
+            for start in range(0, max(size, 1), LINE_BYTES):
+                shift = start // tensor.element.size
+                self.builder.prefetch(self.weights, [*where[:-1], where[-1] + shift])
+
+
+@dataclass(frozen=True)
+class PanelPrefetch:
+    """The part of the panels that are read next which one register tile asks for.
+
+    At each step of a long reduction loop, over `dim`, `each` of their lines are asked for, from
+    line `first` on, `spacing` elements further on at each step: where all that lies between two
+    steps is read, those of one register tile follow each other. So memory delivers while the
+    current panels are used, instead of all at once when they change.
+    """
+
+    builder: Builder
+    panels: Panels
+    panel: Index
+    dim: str
+    ranges: Mapping[str, Range]
+    first: Index
+    each: int
+    spacing: int
+
+    @staticmethod
+    def of(
+        builder: Builder, panels: Panels, panel: Index, ranges: Mapping[str, Range]
+    ) -> PanelPrefetch | None:
+        """That of the register tile at the start of `ranges`, which reads `panel`, if it is worth
+        while."""
+        if panels.following is None or not panels.reduction:
+            return None
+        size = _element_size(panels.memref)
+        if prod(panels.memref.type.shape) * size <= PANELS_IN_L2:
+            return None
+        following = panels.following
+        dim = _asking(panels, ranges)
+        read, step = _per_step(panels, ranges, dim)
+        lines = -(-read * size // LINE_BYTES)
+        each = -(-lines // following.tiles)
+        parts = -(-lines // each)
+        together = ranges[dim].size if read == step else 1
+        spacing = each * (LINE_BYTES // size) if read == step else step
+        first = Index()
+        if parts > 1:
+            tile = ranges[following.along].start
+            part = builder.apply("part", tile, following.unit, parts)
+            first = part * (together * each)
+        return PanelPrefetch(builder, panels, panel, dim, ranges, first, each, spacing)
+
+    def emit(self, point: Mapping[str, Index]) -> None:
+        """Ask for the lines of the step at `point`, which has the reduction dims that are known."""
+        panels, following = self.panels, self.panels.following
+        assert following is not None
+        begin = {dim: self.ranges[dim].start for dim in panels.reduction}
+        panel, step = self.panel, point[self.dim] - begin[self.dim]
+        at = {dim: point.get(dim, start) for dim, start in begin.items()}
+        at[self.dim] = begin[self.dim]
+        if following.dim == panels.channel:
+            panel = panel + following.step // panels.width
+        else:
+            at[following.dim] = at[following.dim] + following.step
+        inner = [at[dim] - panels.starts[dim] for dim in panels.reduction]
+        per_line = LINE_BYTES // _element_size(panels.memref)
+        for line in range(self.each):
+            lane = (self.first + line) * per_line + step * self.spacing
+            self.builder.prefetch(panels.memref, [panel, *inner, lane])
+
+
+def _asking(panels: Panels, ranges: Mapping[str, Range]) -> str:
+    """The longest loop of the reduction, or the first one inside of it that reads without gaps."""
+    longest = max(panels.reduction, key=lambda dim: ranges[dim].size)
+    loops = panels.reduction[panels.reduction.index(longest) :]
+    dense = (dim for dim in loops if ranges[dim].size > 1 and _is_dense(panels, ranges, dim))
+    return next(dense, longest)
+
+
+def _is_dense(panels: Panels, ranges: Mapping[str, Range], dim: str) -> bool:
+    """Whether a step of `dim` reads one run of a panel."""
+    extents = dict(zip(panels.reduction, panels.memref.type.shape[1:-1], strict=True))
+    inner = panels.reduction[panels.reduction.index(dim) + 1 :]
+    moving = [i for i, name in enumerate(inner) if ranges[name].size > 1]
+    rest = inner[min(moving, default=0) + 1 :]
+    return all(ranges[name].size == extents[name] for name in rest)
+
+
+def _per_step(panels: Panels, ranges: Mapping[str, Range], dim: str) -> tuple[int, int]:
+    """Elements of a panel that one step of `dim` reads, and from one step to the next."""
+    extents = dict(zip(panels.reduction, panels.memref.type.shape[1:-1], strict=True))
+    step: int = panels.memref.type.shape[-1]
+    read = step
+    for inner in reversed(panels.reduction[panels.reduction.index(dim) + 1 :]):
+        read += (ranges[inner].size - 1) * step
+        step *= extents[inner]
+    return read, step
+
+
+def _element_size(memref: Any) -> int:
+    """Bytes of an element of a memref of floats."""
+    width: int = memref.type.element_type.width
+    return width // 8
