@@ -7,16 +7,28 @@ a convolution and which loop plays which role, the indexing maps give the linear
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Any
 
 from mopt_mlir.bindings import Bindings
-from mopt_mlir.problem import Dim, ElementType, LinearForm, Problem, Role, Tensor
+from mopt_mlir.problem import (
+    MOST_POINTS,
+    Dim,
+    ElementType,
+    LinearForm,
+    Problem,
+    Role,
+    Tensor,
+)
 
 Groups = dict[str, tuple[tuple[int, ...], ...]]
 """Per tensor name, the axes of the operand that make up each axis of the problem's tensor."""
 
 IMAGE_NAMES = ("d", "h", "w")
 FILTER_NAMES = ("q", "r", "s")
+
+MOST_BYTES = 1 << 63
+"""Of an operand, which MLIR asks for the strides of: it ends the process where they overflow."""
 
 
 class UnsupportedError(Exception):
@@ -83,6 +95,10 @@ def extract(operation: Any, bindings: Bindings) -> Convolution:
     if on_tensors != isinstance(types[0], bindings.ir.RankedTensorType):
         raise UnsupportedError("it mixes tensors and memrefs")
     problem = _problem(operation, types, ElementType(elements.pop()), bindings)
+    try:
+        problem.check_size()
+    except ValueError as error:
+        raise UnsupportedError(str(error)) from None
     output = operation.operands[2]
     initializer = _initializer(operation, output, problem, on_tensors, bindings)
     return Convolution(operation, problem, on_tensors, initializer)
@@ -122,12 +138,14 @@ def _fuse_once(problem: Problem, groups: Groups) -> tuple[Problem, Groups] | Non
                 _adjacent(tensor, outer, inner, problem.extent(inner))
                 for tensor in (problem.input, problem.output)
             ]
+            extent = problem.extent(outer) * problem.extent(inner)
             if outer == inner or None in positions or {outer, inner} & problem.weights.dims:
+                continue
+            if extent > MOST_POINTS:
                 continue
             at_input, at_output = positions
             assert at_input is not None
             assert at_output is not None
-            extent = problem.extent(outer) * problem.extent(inner)
             dims = tuple(
                 replace(dim, extent=extent) if dim.name == inner else dim
                 for dim in problem.dims
@@ -190,6 +208,8 @@ def _check_type(type_: Any, bindings: Bindings) -> None:
         )
     if 0 in type_.shape:
         raise UnsupportedError(f"its operand type {type_} has no elements")
+    if prod(type_.shape) * type_.element_type.width >= 8 * MOST_BYTES:
+        raise UnsupportedError(f"its operand type {type_} has more bytes than there are addresses")
     if isinstance(type_, ir.RankedTensorType) and type_.encoding is not None:
         raise UnsupportedError(f"its operand type {type_} has an encoding")
     if isinstance(type_, ir.MemRefType) and type_.memory_space is not None:
@@ -315,17 +335,20 @@ def _initializer(
     return _bias(writer, problem, bindings)
 
 
-PURE_DIALECTS = (
-    "arith",
-    "affine.apply",
-    "memref.get_global",
-    "memref.subview",
-    "memref.cast",
-    "memref.alloc",
-    "memref.collapse_shape",
-    "memref.expand_shape",
-    "tensor.empty",
+WRITE_NOTHING = frozenset(
+    {
+        "affine.apply",
+        "memref.alloc",
+        "memref.alloca",
+        "memref.cast",
+        "memref.collapse_shape",
+        "memref.expand_shape",
+        "memref.get_global",
+        "memref.subview",
+        "tensor.empty",
+    }
 )
+"""Operations that may stand between an initializer and a convolution, as may all of `arith`."""
 
 
 def _previous_writer(operation: Any, output: Any) -> Any:
@@ -335,7 +358,7 @@ def _previous_writer(operation: Any, output: Any) -> Any:
         candidate = candidate.operation
         if candidate == operation:
             return writer
-        if candidate.name.startswith(PURE_DIALECTS):
+        if candidate.name in WRITE_NOTHING or candidate.name.startswith("arith."):
             continue
         writes = candidate.name.startswith("linalg.") and len(candidate.operands) > 0
         writer = candidate if writes and candidate.operands[-1] == output else None

@@ -13,6 +13,10 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 
+MOST_POINTS = 1 << 22
+"""Of a dim: what plans are made for, and up to which image dims are fused, as 2048 by 2048 pixels.
+The planner lists the tile sizes of a dim, and looks at each of its points for bounds."""
+
 
 class Role(str, Enum):
     """What a dim of the iteration space does; `CHANNEL` and `FILTER` are the reductions."""
@@ -126,6 +130,15 @@ class Problem:
     @cached_property
     def reduction_dims(self) -> tuple[str, ...]:
         return tuple(dim.name for dim in self.dims if dim.role.is_reduction)
+
+    def check_size(self) -> None:
+        """Raise ValueError for a problem that is too large to be planned."""
+        for dim in self.dims:
+            if dim.extent > MOST_POINTS:
+                raise ValueError(
+                    f"its loop over {dim.name} has {dim.extent} iterations, and plans are made for "
+                    f"at most {MOST_POINTS}; split it"
+                )
 
     def extent(self, dim: str) -> int:
         """Extent of `dim`, 1 where the problem lacks it."""

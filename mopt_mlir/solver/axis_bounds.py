@@ -64,7 +64,7 @@ def facets(values: Floats, sizes: Ints | None = None) -> tuple[Facet, ...]:
     points = np.arange(1, len(values) + 1) if sizes is None else sizes
     heights = values[points - 1]
     last = np.append(np.flatnonzero(np.diff(heights)), len(points) - 1)  # of each step
-    hull = _lower_hull(points[last].tolist(), heights[last].tolist())
+    hull = _lower_hull(*_without_inner(points[last], heights[last].astype(float)))
     found = [(0.0, least(values, sizes)), (rate(values, sizes), 0.0)]
     for (x0, y0), (x1, y1) in pairwise(hull):
         slope = (y1 - y0) / (x1 - x0)
@@ -73,6 +73,18 @@ def facets(values: Floats, sizes: Ints | None = None) -> tuple[Facet, ...]:
     lines = np.array(found)
     largest = np.argmax(np.outer(lines[:, 0], points) + lines[:, 1:] * (1 + 1e-12), axis=0)
     return tuple(found[index] for index in sorted(set(largest.tolist())))
+
+
+def _without_inner(xs: Ints, ys: Floats) -> tuple[list[int], list[float]]:
+    """The points but for most of those that are none of the lower hull's: on or above the line
+    between their neighbours, as on a long axis nearly all are."""
+    while len(xs) > 2:
+        rise, run = np.diff(ys), np.diff(xs)
+        below = np.concatenate([[True], rise[:-1] * run[1:] < rise[1:] * run[:-1], [True]])
+        if below.all():
+            break
+        xs, ys = xs[below], ys[below]
+    return xs.tolist(), ys.tolist()
 
 
 def _lower_hull(xs: Sequence[float], ys: Sequence[float]) -> list[tuple[float, float]]:

@@ -29,7 +29,7 @@ from mopt_mlir.model.footprint import joined_dims, memory_axes
 from mopt_mlir.model.microkernel import whole_to_pack
 from mopt_mlir.plan import LEVELS
 from mopt_mlir.problem import Problem
-from mopt_mlir.solver.space import Choice
+from mopt_mlir.solver.space import Choice, works
 from mopt_mlir.solver.walk import Floats, Ints, Tiles, Walk, Walker, occupied, touched
 
 OUTPUT = 2
@@ -218,7 +218,7 @@ class Evaluator:
         """Seconds of computing, and of traffic between registers and L1."""
         parts = np.array(self.choice.work)[:, None]
         if self.choice.parallel:
-            parts = self._register_parts(covered)
+            parts = works(self.problem, self.choice, covered)
         cycles, per_visit, *elements, output_per_visit = parts
         elements[OUTPUT] = elements[OUTPUT] + output_per_visit * visits
         sizes = (tensor.element.size for tensor in self.problem.tensors)
@@ -243,18 +243,6 @@ class Evaluator:
         rates = self.choice.rates
         past = (rates.streamed / rates.written - 1) * written
         return np.where((visits == 1) & self.choice.streams, np.minimum(past, runs), runs)
-
-    def _register_parts(self, covered: Ints) -> Floats:
-        """The fields of `RegisterWork` per tiling."""
-        whole, rest = np.divmod(covered, np.minimum(self.unit, self.extents))
-        parts = np.zeros((len(self.choice.work), len(covered)))
-        for kind in self.choice.kinds:
-            number = np.ones(len(covered))
-            for dim in self.problem.parallel_dims:
-                at = self._at[dim]
-                number = number * (rest[:, at] > 0 if dim in kind.partial else whole[:, at])
-            parts += np.array(kind.work)[:, None] * number
-        return parts
 
     # ---- caches ------------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import inf
+from time import perf_counter
 
 import numpy as np
 
@@ -20,10 +21,11 @@ DESCENTS = 4
 
 
 class Incumbent:
-    """The best plan so far, of one problem on one machine."""
+    """The best plan so far, of one problem on one machine. After the `deadline` (of `perf_counter`)
+    the searches end early."""
 
-    def __init__(self, problem: Problem, machine: Machine) -> None:
-        self.problem, self.machine = problem, machine
+    def __init__(self, problem: Problem, machine: Machine, deadline: float) -> None:
+        self.problem, self.machine, self.deadline = problem, machine, deadline
         self.found: Found | None = None
         self.evaluator: Evaluator | None = None
 
@@ -47,7 +49,7 @@ class Incumbent:
 
     def from_tiles(self, evaluate: Evaluator, tiles: Ints) -> None:
         """Descend from a tiling."""
-        found = descend(evaluate, evaluate.nest(tiles))
+        found = descend(evaluate, evaluate.nest(tiles), self.deadline)
         if found and (self.found is None or found.merit < self.found.merit):
             self.found, self.evaluator = found, evaluate
 
@@ -60,6 +62,8 @@ class Incumbent:
             tiles = evaluate.nest(np.array(rounded).astype(np.int64))
             starts += zip(merit(evaluate(tiles)).tolist(), (evaluate,) * 2, tiles, strict=True)
         for _, evaluate, tiling in sorted(starts, key=lambda start: start[0])[:DESCENTS]:
+            if perf_counter() > self.deadline:
+                return
             self.from_tiles(evaluate, tiling)
 
     def each_family(self, options: Sequence[Choice]) -> None:
@@ -70,5 +74,7 @@ class Incumbent:
             lanes = choice.kernel.lanes
             families.setdefault((lanes, choice.kernel.extent(lanes), choice.packed), choice)
         for choice in families.values():
+            if perf_counter() > self.deadline:
+                return
             evaluate = Evaluator(self.problem, self.machine, choice)
             self.from_tiles(evaluate, np.tile(evaluate.units, (len(LEVELS), 1)))

@@ -61,8 +61,8 @@ def solve(
     `solver` is `exact` or, as a baseline, `algorithm1`: the paper's, see `solver.algorithm1`.
 
     Raises NoMicrokernelError (a ValueError) where nothing can be vectorised, and ValueError where
-    not even single register tiles fit into the caches, for `threads` below 1 and for an unknown
-    solver.
+    not even single register tiles fit into the caches, for dims that are too long, for
+    `threads` below 1 and for an unknown solver.
     """
     if solver not in SOLVERS:
         raise ValueError(f"solver is '{solver}', not one of {', '.join(SOLVERS)}")
@@ -96,9 +96,10 @@ def certify(
     """The search behind `solve`, whose arguments and errors these are."""
     if threads < 1:
         raise ValueError(f"threads is {threads}; at least one is needed")
+    problem.check_size()
     deadline = perf_counter() + time_limit
     options = choices(problem, machine, threads, constant_weights=constant_weights)
-    best = Incumbent(problem, machine)
+    best = Incumbent(problem, machine, deadline)
     best.first(options)
     bound = Proof(best, gap, deadline).bound(options)
     evaluate, found = best.plan

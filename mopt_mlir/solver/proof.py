@@ -22,8 +22,9 @@ TABLES = (12, 40)
 """Dims with at most so many useful sizes are exact in the SCIP model, in the first attempt and in
 those that follow, if all choices agree on the grid of register tiles."""
 
-EXACT = 10**6
-"""The same: all dims are exact."""
+EXACT = 2000
+"""The same: all dims are exact but huge ones (a dim of a million has so many useful sizes), whose
+tables would take longer than they are worth."""
 
 NODES = 100
 """Branch-and-bound nodes of the first attempt, which mostly ends with far fewer: if not, a better

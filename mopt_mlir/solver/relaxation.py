@@ -25,15 +25,15 @@ from mopt_mlir.model.cost import (
     TIE_BREAK,
     usable,
 )
-from mopt_mlir.model.microkernel import RegisterWork, whole_to_pack
+from mopt_mlir.model.microkernel import whole_to_pack
 from mopt_mlir.plan import LEVELS
 from mopt_mlir.problem import Problem
 from mopt_mlir.solver import scip
 from mopt_mlir.solver.evaluate import FILLS, OUTPUT, WEIGHTS
-from mopt_mlir.solver.space import Choice
+from mopt_mlir.solver.space import Choice, shares
 from mopt_mlir.solver.traffic import Traffic
 from mopt_mlir.solver.variables import Expression
-from mopt_mlir.solver.walk import Floats
+from mopt_mlir.solver.walk import Floats, Ints
 
 TOLERANCE = 1e-5
 """Relative safety of a dual bound: SCIP meets constraints to 1e-6."""
@@ -67,7 +67,7 @@ class Formulation(Traffic):
         table: int,
     ) -> None:
         super().__init__(problem, machine, choices, table)
-        self.scale = cost
+        self.machine, self.scale = machine, cost
         for level in LEVELS:
             self._capacity(level, usable(machine, level))
         self.visits = self._log_visits()
@@ -111,48 +111,47 @@ class Formulation(Traffic):
     # ---- registers ---------------------------------------------------------------------------
 
     def _registers(self, spent: dict[str, list[Expression]]) -> None:
-        """Computing and the traffic of the registers: a fixed part and one per visit."""
-        fixed: dict[str, list[float]] = {"core": [], "L1": []}
-        each: dict[str, list[float]] = {"core": [], "L1": []}
-        for choice in self.choices:
-            for name, (once, per_visit) in self._register_times(choice, choice.work).items():
-                fixed[name].append(once)
-                each[name].append(log(per_visit))
+        """Computing and the traffic of the registers: a fixed part and one per visit, by the choice
+        and by what the busiest core covers along each dim that is split."""
+        fixed: dict[str, list[Expression]] = {"core": [], "L1": []}
+        each: dict[str, list[Expression]] = {"core": [], "L1": []}
+        known = [self._register_times(choice)[1] for choice in self.choices]
         for name in ("core", "L1"):
-            once, log_each = self.of_choice(fixed[name]), self.of_choice(each[name])
-            if self.covered:
-                once, log_each = self._covered_times(name, once, log_each)
+            least = [times[name].min(axis=1) for times in known]
+            fixed[name].append(self.of_choice(once for once, _ in least))
+            each[name].append(self.of_choice(log(per_visit) for _, per_visit in least))
+        for dim, row in self.covered.items():
+            at = self.problem.names.index(dim)
+            split = [self._register_times(choice, dim) for choice in self.choices]
+            for name in ("core", "L1"):
+                least = [
+                    np.hstack([times[name][:, covered[:, at] >= n] for covered, times in split])
+                    for n, _ in row
+                ]
+                seconds = [
+                    (y, *found.min(axis=1)) for (_, y), found in zip(row, least, strict=True)
+                ]
+                fixed[name].append(self.sum(y * once for y, once, _ in seconds))
+                each[name].append(self.sum(y * log(per_visit) for y, _, per_visit in seconds))
+        for name in ("core", "L1"):
+            once = self.at_least(f"fixed:{name}", *fixed[name])
+            log_each = self.at_least(f"each:{name}", *each[name])
             spent[name] += [once, self.exp(f"visits:{name}", self.visits + log_each)]
 
-    def _register_times(self, choice: Choice, work: RegisterWork) -> dict[str, tuple[float, float]]:
-        """Scaled seconds of computing and of traffic with L1: once, and per visit."""
+    def _register_times(
+        self, choice: Choice, along: str | None = None
+    ) -> tuple[Ints, dict[str, Floats]]:
+        """The `shares` of the busiest core, and scaled seconds of computing and of traffic with L1
+        for each of them: once (the first row), and per visit."""
+        covered, found = shares(self.problem, choice, along)
+        cycles, per_visit, *elements, output_per_visit = found
         sizes = [tensor.element.size for tensor in self.problem.tensors]
-        moved = sum(
-            n * s for n, s in zip((work.input, work.weights, work.output), sizes, strict=True)
-        )
+        moved = sum(n * size for n, size in zip(elements, sizes, strict=True))
         core, l1 = (rate * self.scale for rate in (choice.rates.cycles, choice.rates.bytes["L1"]))
-        return {
-            "core": (work.cycles / core, work.cycles_per_visit / core),
-            "L1": (moved / l1, work.output_per_visit * sizes[OUTPUT] / l1),
+        return covered, {
+            "core": np.array([cycles, per_visit]) / core,
+            "L1": np.array([moved, output_per_visit * sizes[OUTPUT]]) / l1,
         }
-
-    def _covered_times(
-        self, name: str, once: Expression, log_each: Expression
-    ) -> tuple[Expression, Expression]:
-        """The same at least, by what the busiest core covers along each dim that is split."""
-        fixed, each = [once], [log_each]
-        for dim, row in self.covered.items():
-            times = []
-            for choice in self.choices:
-                known = {}
-                for points in {points for points, _ in row}:
-                    work = choice.work_of({**choice.covered, dim: points}, self.problem)
-                    known[points] = self._register_times(choice, work)[name]
-                times.append(known)
-            least = {n: tuple(map(min, zip(*(t[n] for t in times), strict=True))) for n, _ in row}
-            fixed.append(self.sum(y * least[points][0] for points, y in row))
-            each.append(self.sum(y * log(least[points][1]) for points, y in row))
-        return self.at_least(f"fixed:{name}", *fixed), self.at_least(f"each:{name}", *each)
 
     def _log_visits(self) -> Expression:
         """At least the logarithm of how often each accumulator is stored (`model.cost`): a kernel

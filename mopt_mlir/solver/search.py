@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations, product
-from math import inf
+from math import inf, isqrt
+from time import perf_counter
 
 import numpy as np
 
@@ -25,6 +26,10 @@ STEPS = 3
 MAX_MOVES = 60
 """A descent takes about ten moves; this only makes sure that it ends."""
 
+MOST_SIZES = 600
+"""Of more useful sizes, as only huge dims have, moves of one dim go to so many: they are as many as
+the square root of the dim, and half of them differ by less than its thousandth."""
+
 
 @dataclass(frozen=True)
 class Found:
@@ -38,16 +43,21 @@ class Found:
 @lru_cache(maxsize=256)
 def useful_sizes(units: int) -> Ints:
     """The sizes worth a tile along a dim of `units`: the smallest for each number of tiles."""
-    return np.array(sorted({-(-units // tiles) for tiles in range(1, units + 1)}), dtype=np.int64)
+    few = np.arange(1, isqrt(units) + 2)  # of few tiles all sizes, of many tiles all that are small
+    small = few[-(-units // -(-units // few)) == few]
+    return np.union1d(-(-units // few), small)
 
 
-def descend(evaluate: Evaluator, start: Ints) -> Found | None:
+def descend(evaluate: Evaluator, start: Ints, deadline: float = inf) -> Found | None:
     """The best tiling on the way from `start` to a local optimum, changing one or two sizes at a
-    time. None if no tiling on the way fits."""
+    time. None if no tiling on the way fits. After the `deadline` (of `perf_counter`) the first that
+    fits is enough."""
     found = None
     current, value = start, inf
     candidates = start[None]
     for _ in range(MAX_MOVES):
+        if found is not None and perf_counter() > deadline:
+            break
         for across_levels in (False, True):
             if value < inf:
                 candidates = moves(evaluate, current, across_levels=across_levels)
@@ -97,7 +107,8 @@ def _neighbours(lists: list[Ints], current: Ints, *, across_levels: bool) -> Int
             continue
         at = int(np.searchsorted(sizes, size))
         smaller, larger = sizes[:at].tolist(), sizes[at + int(sizes[at] == size) :].tolist()
-        moves += (((level, dim, to), still) for to in smaller + larger)
+        every = -(-len(sizes) // MOST_SIZES)
+        moves += (((level, dim, to), still) for to in smaller[::-every][::-1] + larger[::every])
         steps.append((level, dim, smaller[-STEPS:], larger[:STEPS]))
     for (la, a, down_a, up_a), (lb, b, down_b, up_b) in combinations(steps, 2):
         if (la != lb) == across_levels:

@@ -35,15 +35,17 @@ from mopt_mlir.model.menu import menu
 from mopt_mlir.model.microkernel import (
     RegisterWork,
     TileKind,
-    count_register_tiles,
     needs_panels,
-    register_work,
     tile_kinds,
 )
 from mopt_mlir.plan import Microkernel
 from mopt_mlir.problem import Problem
 
 Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+MOST_TILES = 1 << 16
+"""Of more register tiles along a dim it does not matter exactly how many a core gets."""
 
 
 @dataclass(frozen=True)
@@ -91,14 +93,6 @@ class Choice:
         or were packed at compile time."""
         return "whole" if self.packed else "none"
 
-    def work_of(self, covered: Mapping[str, int], problem: Problem) -> RegisterWork:
-        """The work of a core that covers these points."""
-        dims = problem.parallel_dims
-        counts = {
-            d: count_register_tiles(covered[d], self.unit(d), problem.extent(d)) for d in dims
-        }
-        return register_work(self.kinds, counts)
-
     def unit(self, dim: str) -> int:
         """Of what tile sizes along `dim` are multiples, if they are not the whole extent."""
         return self.kernel.extent(dim) * self.grain.get(dim, 1)
@@ -109,6 +103,40 @@ class Choice:
 
     def ways(self, dim: str) -> int:
         return self.parallel.get(dim, 1)
+
+
+def works(problem: Problem, choice: Choice, covered: Ints) -> Floats:
+    """The fields of `RegisterWork` (rows) of a core that covers so many points along each dim of
+    `problem` (`[..., dim]`)."""
+    units = [min(choice.unit(dim), problem.extent(dim)) for dim in problem.names]
+    whole, rest = np.divmod(covered, units)
+    found = np.zeros((len(RegisterWork._fields), len(covered)))
+    for kind in choice.kinds:
+        number = np.ones(len(covered))
+        for dim in problem.parallel_dims:
+            at = problem.names.index(dim)
+            number = number * (rest[:, at] > 0 if dim in kind.partial else whole[:, at])
+        found += np.array(kind.work)[:, None] * number
+    return found
+
+
+def shares(problem: Problem, choice: Choice, along: str | None = None) -> tuple[Ints, Floats]:
+    """What the busiest core may cover (`[..., dim]`), and its `works`, among which is the least of
+    each field. These do not always grow with it: a whole register tile may be stored faster than
+    the part of one. Along `along` it is all that there is, along other dims the least and the most
+    with and without a part, as works are linear in the number of whole register tiles."""
+    if not choice.parallel:
+        return np.array([[*problem.extents.values()]]), np.array(choice.work)[:, None]
+    points = [
+        [problem.extent(dim)]
+        if choice.ways(dim) == 1
+        else np.unique(covered_points(problem.extent(dim), choice.unit(dim), choice.ways(dim)))
+        if dim == along
+        else _extremes(problem.extent(dim), choice.unit(dim), choice.ways(dim))
+        for dim in problem.names
+    ]
+    covered = np.stack([grid.ravel() for grid in np.meshgrid(*points, indexing="ij")], axis=1)
+    return covered, works(problem, choice, covered)
 
 
 def choices(
@@ -151,7 +179,10 @@ def choices(
                 grain=grain,
                 bound=0.0,
             )
-            choice = replace(choice, work=choice.work_of(covered, problem))
+            busiest = np.array([[covered[dim] for dim in problem.names]])
+            choice = replace(
+                choice, work=RegisterWork(*works(problem, choice, busiest)[:, 0].tolist())
+            )
             found.append(replace(choice, bound=once.bound(choice)))
     return sorted(found, key=lambda choice: choice.bound)
 
@@ -220,10 +251,22 @@ def covered_points(extent: int, unit: int, ways: int) -> Ints:
     return np.asarray(full * np.minimum(shares, sizes) + np.minimum(shares, rest))
 
 
-@lru_cache(maxsize=4096)
 def least_covered(extent: int, unit: int, ways: int) -> int:
-    """The fewest points that the first core visits, whatever the outermost tile."""
-    return extent if ways == 1 else int(covered_points(extent, unit, ways).min())
+    """The fewest points that the first core visits, whatever the outermost tile, or a little less
+    of very many."""
+    return extent if ways == 1 else min(_extremes(extent, unit, ways))
+
+
+@lru_cache(maxsize=4096)
+def _extremes(extent: int, unit: int, ways: int) -> tuple[int, ...]:
+    """The fewest and the most of `covered_points` that are whole register tiles, and of those that
+    have a part of one; or, where there are too many, a little fewer and more."""
+    if extent > MOST_TILES * unit:
+        few, many = extent // ways // unit * unit, extent // unit * unit
+        return few, few + min(1, unit - 1), many, extent
+    found = covered_points(extent, unit, ways)
+    parts = (part for part in (found[found % unit == 0], found[found % unit > 0]) if part.size)
+    return tuple(int(extreme) for part in parts for extreme in (part.min(), part.max()))
 
 
 class _Once:
@@ -248,11 +291,12 @@ class _Once:
         packed once."""
         mine = self._moved(choice.covered, OUTPUT_PASSES, panels=choice.packed)
         whole = self._moved(self.problem.extents, choice.written, panels=choice.packed)
-        work, rates = choice.work, choice.rates
-        elements = (work.input, work.weights, work.output + work.output_per_visit)
+        rates, (_, found) = choice.rates, shares(self.problem, choice)
+        once, each, input_, weights, output, output_each = found
+        elements = (input_, weights, output + output_each)
         registers = sum(n * size for n, size in zip(elements, self.sizes, strict=True))
-        moved = {"L1": registers, "L2": mine, "L3": mine, "DRAM": whole}
-        cycles = work.cycles + work.cycles_per_visit
+        moved = {"L1": float(np.min(registers)), "L2": mine, "L3": mine, "DRAM": whole}
+        cycles = float(np.min(once + each))
         if choice.packs:
             cycles += self._pack_cycles(choice)
         times = [moved[name] / rates.bytes[name] for name in MEMORY]

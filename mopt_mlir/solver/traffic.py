@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from math import ceil, exp, log, prod
 from typing import Any
 
 import numpy as np
 
-from mopt_mlir.model.cost import PACKED_COPIES
+from mopt_mlir.machine.machine import Machine
+from mopt_mlir.model.cost import PACKED_COPIES, usable
 from mopt_mlir.model.footprint import MemoryAxis, joined_dims
 from mopt_mlir.plan import LEVELS
 from mopt_mlir.solver.axis_bounds import (
@@ -29,9 +31,14 @@ class Traffic(Variables):
     """Lower bounds on footprints and volumes. Times are divided by `scale` seconds; `visits` is the
     logarithm of how often each accumulator is stored, `past` 1 where that goes past the caches."""
 
+    machine: Machine
     scale: float
     visits: Expression
     past: Expression
+
+    @cached_property
+    def _known_sizes(self) -> dict[str, Ints]:
+        return {}
 
     # ---- capacity ----------------------------------------------------------------------------
 
@@ -88,9 +95,17 @@ class Traffic(Variables):
         return extent
 
     def _sizes(self, dim: str) -> Ints:
-        """All sizes in elements that a tile along a dim may have."""
-        extent, units = self.problem.extent(dim), {choice.step(dim) for choice in self.choices}
-        return np.array(sorted({extent, *(n for u in units for n in range(u, extent, u))}))
+        """All sizes in elements that a tile along a dim may have, of which one point at least takes
+        an element's room in a cache."""
+        if dim not in self._known_sizes:
+            extent, units = self.problem.extent(dim), {choice.step(dim) for choice in self.choices}
+            room = usable(self.machine, LEVELS[0]) // self.problem.output.element.size
+            possible = np.zeros(min(extent, max(int(room), *units)) + 1, dtype=np.bool_)
+            for unit in units:
+                possible[unit::unit] = True
+            possible[extent:] = True
+            self._known_sizes[dim] = np.flatnonzero(possible)
+        return self._known_sizes[dim]
 
     # ---- volumes -----------------------------------------------------------------------------
 

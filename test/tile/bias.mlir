@@ -58,3 +58,41 @@ func.func @other_writer(%input: memref<1x3x6x6xf32>, %weights: memref<16x3x3x3xf
     outs(%output : memref<1x16x4x4xf32>)
   return
 }
+
+// CHECK-LABEL: func.func @writer_in_a_region
+// CHECK:         linalg.fill
+// CHECK:         memref.alloca_scope
+// CHECK-NOT:     vector.broadcast
+// CHECK:         vector.maskedload %arg2
+func.func @writer_in_a_region(%input: memref<1x3x7x6xf32>, %weights: memref<16x3x3x3xf32>,
+                              %output: memref<1x16x5x4xf32>, %index: index) {
+  %zero = arith.constant 0.0 : f32
+  %one = arith.constant 1.0 : f32
+  linalg.fill ins(%zero : f32) outs(%output : memref<1x16x5x4xf32>)
+  memref.alloca_scope {
+    memref.store %one, %output[%index, %index, %index, %index] : memref<1x16x5x4xf32>
+  }
+  linalg.conv_2d_nchw_fchw {mopt.plan = {
+      machine = "znver5", threads = 1, packing = "whole", levels = [],
+      microkernel = {lanes = "k", vector = 16, tile = {k = 16, w = 4}, reduction = ["c", "r", "s"]}}}
+    ins(%input, %weights : memref<1x3x7x6xf32>, memref<16x3x3x3xf32>)
+    outs(%output : memref<1x16x5x4xf32>)
+  return
+}
+
+// A vector that runs along the pixels is none of output channels.
+
+// CHECK-LABEL: func.func @along_pixels
+// CHECK:         linalg.broadcast
+// CHECK:         vector.maskedload %arg2
+func.func @along_pixels(%input: memref<1x3x6x18xf32>, %weights: memref<16x3x3x3xf32>,
+                        %output: memref<1x16x4x16xf32>, %row: memref<16xf32>) {
+  linalg.broadcast ins(%row : memref<16xf32>) outs(%output : memref<1x16x4x16xf32>)
+    dimensions = [0, 1, 2]
+  linalg.conv_2d_nchw_fchw {mopt.plan = {
+      machine = "znver5", threads = 1, packing = "whole", levels = [],
+      microkernel = {lanes = "k", vector = 16, tile = {k = 16, w = 4}, reduction = ["c", "r", "s"]}}}
+    ins(%input, %weights : memref<1x3x6x18xf32>, memref<16x3x3x3xf32>)
+    outs(%output : memref<1x16x4x16xf32>)
+  return
+}

@@ -135,6 +135,54 @@ def test_subviews_with_offsets() -> None:
     close(output, expected)
 
 
+def test_single_taps_on_rows_with_gaps() -> None:
+    """Rows of 8 pixels in rows of 12: the loops over rows and columns are not one loop."""
+    image, filters, output = random_arrays((1, 6, 9, 12), (16, 6, 1, 1), (1, 16, 9, 12))
+    exe = mopt_mlir.compile(
+        """func.func @conv(%a: memref<1x6x9x12xf32>, %f: memref<16x6x1x1xf32>,
+                %x: memref<1x16x9x12xf32>) {
+  %image = memref.subview %a[0, 0, 0, 0] [1, 6, 9, 8] [1, 1, 1, 1] : memref<1x6x9x12xf32>
+    to memref<1x6x9x8xf32, strided<[648, 108, 12, 1]>>
+  %out = memref.subview %x[0, 0, 0, 0] [1, 16, 9, 8] [1, 1, 1, 1] : memref<1x16x9x12xf32>
+    to memref<1x16x9x8xf32, strided<[1728, 108, 12, 1]>>
+  linalg.conv_2d_nchw_fchw
+    ins(%image, %f : memref<1x6x9x8xf32, strided<[648, 108, 12, 1]>>, memref<16x6x1x1xf32>)
+    outs(%out : memref<1x16x9x8xf32, strided<[1728, 108, 12, 1]>>)
+  return
+}""",
+        require_tiled=True,
+    )
+    expected = output.astype(np.float64)
+    expected[..., :8] += nchw_reference(image[..., :8], filters)
+    exe["conv"](image, filters, output)
+    close(output, expected)
+
+
+def test_a_fill_that_is_written_over_in_a_region() -> None:
+    image, filters, output = random_arrays((1, 3, 6, 18), (16, 3, 3, 3), (1, 16, 4, 16))
+    exe = mopt_mlir.compile(
+        """func.func @conv(%a: memref<1x3x6x18xf32>, %f: memref<16x3x3x3xf32>,
+                %x: memref<1x16x4x16xf32>) {
+  %zero = arith.constant 0.0 : f32
+  %much = arith.constant 500.0 : f32
+  %i = arith.constant 2 : index
+  linalg.fill ins(%zero : f32) outs(%x : memref<1x16x4x16xf32>)
+  memref.alloca_scope {
+    %first = arith.constant 0 : index
+    memref.store %much, %x[%first, %i, %i, %i] : memref<1x16x4x16xf32>
+  }
+  linalg.conv_2d_nchw_fchw ins(%a, %f : memref<1x3x6x18xf32>, memref<16x3x3x3xf32>)
+    outs(%x : memref<1x16x4x16xf32>)
+  return
+}""",
+        require_tiled=True,
+    )
+    expected = nchw_reference(image, filters)
+    expected[0, 2, 2, 2] += 500
+    exe["conv"](image, filters, output)
+    close(output, expected)
+
+
 @pytest.mark.parametrize("layout", ["nchw", "nhwc"])
 def test_bias_on_tensors(layout: str) -> None:
     image, filters, bias = random_arrays((1, 4, 9, 9), (21, 4, 3, 3), (21,))

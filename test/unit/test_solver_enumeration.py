@@ -13,82 +13,14 @@ from math import inf
 import pytest
 from plain_enumeration import Enumeration
 from problems import batch_matmul, conv1d, conv3d, depthwise, grouped, matmul
+from tiny_cases import random_case, random_machine
 
-from mopt_mlir.machine import Cache, Machine
+from mopt_mlir.machine import Machine
 from mopt_mlir.problem import Problem, conv2d
 from mopt_mlir.solver import solve
 
 PROBLEMS = int(os.environ.get("MOPT_ENUMERATIONS", "200"))
 GAP = 0.002
-
-
-def random_machine(rng: random.Random) -> Machine:
-    """Caches that hold little, of short or long lines, and memory that is fast or slow; `clock`
-    makes handing out work to other cores cheap or dear."""
-    line, l1 = rng.choice([16, 64]), rng.choice([256, 512, 768, 1024])
-    clock = rng.choice([1.0, 0.1, 0.01])
-    speed = clock * rng.choice([0.2, 1.0, 4.0])
-    writes = {}
-    if rng.random() < 0.5:
-        stream = rng.choice([1.8, 2.5])
-        writes = {
-            "dram_write_bandwidth": 2 * speed,
-            "dram_write_bandwidth_all": 3 * speed,
-            "dram_stream_bandwidth": stream * speed,
-            "dram_stream_bandwidth_all": (stream + 1) * speed,
-        }
-    return Machine(
-        name="tiny",
-        cpu="x86-64",
-        cores=4,
-        frequency=clock,
-        vector_bits=128,
-        vector_registers=rng.choice([4, 6]),
-        fma_per_cycle=2,
-        loads_per_cycle=2,
-        fma_latency=4,
-        caches=(
-            Cache("L1", l1, line, 4, False, 60 * speed, 240 * speed),
-            Cache("L2", 2 * l1, line, 4, False, 12 * speed, 48 * speed),
-            Cache("L3", 4 * l1, line, 4, True, 6 * speed, 12 * speed),
-        ),
-        dram_bandwidth=3 * speed,
-        dram_bandwidth_all=4 * speed,
-        **writes,
-    )
-
-
-def random_convolution(rng: random.Random) -> Problem:
-    return conv2d(
-        n=rng.choice([1, 1, 1, 2]),
-        k=rng.choice([1, 2, 4, 5, 8, 9, 12]),
-        h=rng.choice([1, 1, 2, 3]),
-        w=rng.choice([1, 3, 4, 6, 8]),
-        c=rng.choice([1, 2, 3, 4, 6]),
-        r=rng.choice([1, 1, 2, 3]),
-        s=rng.choice([1, 1, 2, 3]),
-        stride=rng.choice([1, 1, 2, 3]),
-        dilation=rng.choice([1, 1, 2]),
-        layout=rng.choice(["nchw", "nhwc"]),
-        weights=rng.choice(["fchw", "hwcf", "fhwc"]),
-    )
-
-
-def tilings(problem: Problem) -> int:
-    """About how many there are: three nested sizes along each dim."""
-    number = 1
-    for dim in problem.dims:
-        sizes = min(dim.extent, 3) if dim.name == "k" else dim.extent
-        number *= sizes * (sizes + 1) * (sizes + 2) // 6
-    return number
-
-
-def random_case(seed: int) -> tuple[Problem, Machine, int, bool]:
-    rng = random.Random(seed)
-    problem = random_convolution(rng)
-    while not 50 < tilings(problem) < 5000:
-        problem = random_convolution(rng)
-    return problem, random_machine(rng), rng.choice([1, 2, 4]), rng.random() < 0.3
 
 
 def check(problem: Problem, machine: Machine, threads: int, constant: bool) -> None:

@@ -154,7 +154,7 @@ def test_the_first_core_covers_at_least_what_is_claimed(extent: int, unit: int, 
     assert least_covered(extent, unit, ways) == min(points)
 
 
-@pytest.mark.parametrize("units", [1, 2, 7, 12, 97])
+@pytest.mark.parametrize("units", [1, 2, 7, 12, 97, 3600, 9973])
 def test_useful_sizes_are_the_smallest_for_each_number_of_tiles(units: int) -> None:
     smallest: dict[int, int] = {}
     for size in range(units, 0, -1):

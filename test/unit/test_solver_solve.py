@@ -203,3 +203,29 @@ def test_stores_past_the_caches_pay_where_they_save_more_in_runs(stream: float, 
     assert (prices[0] < prices[1]) == pays
     assert plan.prediction is not None
     assert plan.prediction.lower_bound <= min(prices)
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        {"n": 10**6, "k": 16, "h": 56, "w": 56, "c": 8, "r": 3, "s": 3},
+        {"k": 16, "h": 1, "w": 10**6, "c": 16, "r": 1, "s": 3},
+        {"k": 2**20, "h": 7, "w": 7, "c": 64, "r": 1, "s": 1},
+        {"k": 16, "h": 7, "w": 7, "c": 2**20, "r": 1, "s": 1},
+    ],
+    ids="nwkc",
+)
+@pytest.mark.parametrize("threads", [1, 4])
+def test_huge_dims(sizes: dict[str, int], threads: int) -> None:
+    """What is listed of a dim must not grow with it, or nobody would wait for the end."""
+    problem = conv2d(**sizes)
+    plan = solve(problem, by_name("znver4"), threads, time_limit=0.5)
+    plan.check(problem)
+    assert plan.prediction is not None
+    assert 0 < plan.prediction.lower_bound <= plan.prediction.cost
+
+
+def test_dims_that_are_too_long() -> None:
+    problem = conv2d(n=2**22 + 1, k=16, h=7, w=7, c=8, r=3, s=3)
+    with pytest.raises(ValueError, match=r"n has 4194305 iterations, and plans .* at most 4194304"):
+        solve(problem, by_name("znver4"))

@@ -1,0 +1,84 @@
+"""The program of SCIP against plain enumeration: a bound that exceeded what some plan costs would
+prove a worse plan to be the best.
+
+In a whole search the bound never exceeds the cost of the plan that was found, which is mostly the
+best one: a program that is wrong would pass. Here it is on its own, with room above the best plan.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from math import inf
+
+import numpy as np
+import pytest
+from plain_enumeration import Enumeration, One
+from tiny_cases import random_case, random_machine
+
+from mopt_mlir.machine import Machine
+from mopt_mlir.problem import Problem, conv2d
+from mopt_mlir.solver.axis_bounds import facets
+from mopt_mlir.solver.relaxation import Formulation
+from mopt_mlir.solver.space import choices
+
+ROOM = 3
+"""The program looks for plans up to so many times the cost of the best one."""
+
+TABLES = (0, 12, 10**6)
+"""Dims with at most so many sizes are tabulated: none, some, all."""
+
+
+def check(problem: Problem, machine: Machine, threads: int, constant: bool, some: int) -> None:
+    """The bounds of `some` choices, each by itself and all together."""
+    enumeration = Enumeration(problem, machine, threads, constant)
+    options = choices(problem, machine, threads, constant_weights=constant)
+    best = {}
+    for choice in random.Random(some).sample(options, min(some, len(options))):
+        least = One(enumeration, choice.kernel, dict(choice.parallel), choice.packs).best()
+        if least < inf:
+            best[id(choice)] = choice, least
+    for group in (*([pair] for pair in best.values()), list(best.values())):
+        together, costs = zip(*group, strict=True) if group else ((), (inf,))
+        least = min(costs)
+        for table in TABLES if together else ():
+            program = Formulation(problem, machine, together, least, table=table)
+            found = program.solve(below=ROOM * least, time_limit=20, gap=1e-4)
+            assert found.starts, "the program has no solution, and the enumeration has"
+            assert 0 < found.bound <= least * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("seed", [*range(40), 86, 112, 119])
+def test_no_plan_costs_less_than_the_bound(seed: int) -> None:
+    check(*random_case(1000 + seed), some=3)
+
+
+@pytest.mark.parametrize("stream", [1.0, 1.8, 2.5])
+def test_nor_where_the_output_goes_past_the_caches(stream: float) -> None:
+    """Short runs of output cost as much as its volume here, if it goes through them."""
+    machine = random_machine(random.Random(1))
+    caches = tuple(replace(c, size=c.size // 2) for c in machine.caches)
+    writes = {"dram_write_bandwidth": 2.0, "dram_stream_bandwidth": stream}
+    machine = replace(machine, caches=caches, dram_bandwidth=3.0, **writes)
+    for layout in ("nchw", "nhwc"):
+        check(conv2d(k=9, h=3, w=8, c=2, r=1, s=1, layout=layout), machine, 1, False, some=8)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_facets_touch_the_values_and_never_exceed_them(seed: int) -> None:
+    """Some are straight for long, as those of axes are, some are not."""
+    rng = np.random.default_rng(seed)
+    values = np.cumsum(rng.integers(0, 3, 60) * (seed % 2) + 1) + rng.integers(0, 40)
+    values = values.astype(float)
+    points = np.arange(1, 61)
+    highest = np.max([slope * points + offset for slope, offset in facets(values)], axis=0)
+    assert (highest <= values + 1e-9).all()
+    for n in points:  # the convex function below the values, by interpolation
+        below = [
+            values[a - 1] + (values[b - 1] - values[a - 1]) * (n - a) / max(1, b - a)
+            for a in range(1, n + 1)
+            for b in range(n, 61)
+        ]
+        rate = (values / points).min() * n
+        assert highest[n - 1] <= min(below) + 1e-9
+        assert highest[n - 1] >= max(rate, values.min()) - 1e-9
