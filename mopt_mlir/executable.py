@@ -108,5 +108,7 @@ def load(lowered: LoweredModule, target: Target) -> Executable:
 
 def _unknown(name: str, known: tuple[str, ...]) -> str:
     close = get_close_matches(name, known, 1)
-    hint = f"did you mean '{close[0]}'?" if close else f"known: {', '.join(known) or 'none'}"
+    hint = f"did you mean '{close[0]}'?" if close else f"known: {', '.join(known)}"
+    if not known:
+        hint = "the module has none whose arguments could be given from outside"
     return f"no function '{name}'; {hint}"

@@ -135,6 +135,8 @@ def _rows(data: Any) -> list[dict[str, Any]]:
         if field not in (*_REQUIRED, *_OPTIONAL):
             known = ", ".join((*_REQUIRED, *_OPTIONAL))
             raise ValueError(f'"fields" has {json.dumps(field)}; known: {known}')
+        if fields.count(field) > 1:
+            raise ValueError(f'"fields" has "{field}" more than once')
     for index, row in enumerate(rows):
         if not isinstance(row, list) or len(row) != len(fields):
             raise ValueError(f"operators[{index}]: not a list of {len(fields)} values")

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from itertools import chain
+from math import prod
 from statistics import median
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ from mopt_mlir.compile_options import DEFAULTS, CompileOptions
 from mopt_mlir.diagnostics import UserError, describe
 from mopt_mlir.lowering.arrays import DTYPES
 from mopt_mlir.lowering.entries import Entry, Parameter
+from mopt_mlir.memory import check_memory
 
 if TYPE_CHECKING:
     from mopt_mlir.lowering.function import Function
@@ -28,6 +30,7 @@ Array = NDArray[Any]
 _ALIGNMENT = 64  # bytes; what a buffer of MLIR's own would have
 _WARM_UP = 3  # runs that are not counted
 _FLUSH_FACTOR = 4  # times the largest cache
+_REFERENCE_FACTOR = 8  # times the buffers: copies of them and error bounds in float64
 
 
 @dataclass(frozen=True)
@@ -122,11 +125,13 @@ def measure(
     threads: int = 1,
     cpu: str | None = None,
 ) -> Measurement:
-    """Run a function of `module` that was compiled for `threads` and `cpu`, and measure it."""
+    """Run a function of `module` that was compiled for `threads` and `cpu`, and measure it. Raises
+    UserError for shapes that are not static, and where memory is short."""
     from mopt_mlir.peak import measure_peak
     from mopt_mlir.reference_flops import flops_of
 
     signature = function.entry
+    _check_memory(signature, run)
     accuracy = _accuracy(function, module, run.seed) if run.check else None
     arguments = random_arguments(signature, run.seed)
     element = _peak_element(signature.parameters)
@@ -195,6 +200,19 @@ def _only(entries: Sequence[Entry], where: str) -> str:
         raise UserError("the module has no function that can be run", where)
     known = ", ".join(entry.name for entry in entries)
     raise UserError(f"the module has {len(entries)} functions, name one with --entry: {known}")
+
+
+def _check_memory(entry: Entry, run: RunOptions) -> None:
+    """Raise UserError where a function's buffers are more than there is room for."""
+    needed = sum(_bytes(parameter) for parameter in entry.parameters)
+    if run.check:
+        needed *= 1 + _REFERENCE_FACTOR
+    check_memory(needed, f"'{entry.name}'", "run a smaller function, or on a machine with more")
+
+
+def _bytes(parameter: Parameter) -> int:
+    shape = [1 if size is None else size for size in parameter.shape or ()]
+    return prod(shape) * DTYPES[parameter.element].itemsize
 
 
 def _random(parameter: Parameter, generator: np.random.Generator) -> Any:

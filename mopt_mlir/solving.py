@@ -69,13 +69,17 @@ class Solution:
     cut_short: bool = False
 
     def shortfall(self, request: Request) -> str | None:
-        """What there is to tell if the time limit was hit."""
-        if not self.cut_short or self.plan.prediction is None:
+        """What there is to tell if less is proven than was asked for."""
+        if self.plan.prediction is None or request.solver != "exact":
             return None
+        if not _misses(self.plan.prediction.gap, request):
+            return None
+        reason = "all bounds for plans are as tight as they get"
+        if self.cut_short:
+            reason = f"the time limit of {request.time_limit:g} s ended the search for a plan"
         return (
-            f"the time limit of {request.time_limit:g} s ended the search for a plan: the best "
-            f"possible one may be {self.plan.prediction.gap:.2%} better than the one found, "
-            f"{request.gap * 100:g}% was asked for"
+            f"{reason}: the best possible one may be {self.plan.prediction.gap:.2%} better than "
+            f"the one found, {request.gap * 100:g}% was asked for"
         )
 
 
@@ -158,8 +162,13 @@ def solve_candidates(
 def _solution(plan: Plan, seconds: float, request: Request) -> Solution:
     reached = 0.0 if plan.prediction is None else plan.prediction.gap
     # only the clock makes a result depend on more than its arguments
-    cut_short = seconds >= request.time_limit and reached > request.gap * (1 + _ROUNDING)
+    cut_short = seconds >= request.time_limit and _misses(reached, request)
     return Solution(plan, seconds, cut_short=cut_short)
+
+
+def _misses(gap: float, request: Request) -> bool:
+    """Whether less is proven than was asked for."""
+    return gap > request.gap * (1 + _ROUNDING)
 
 
 def store(

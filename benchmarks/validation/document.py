@@ -243,7 +243,8 @@ def _volumes(trial: Trial, drawn: set[str]) -> Iterator[str]:
         yield (
             "Lines fetched in the simulation, and how far off valgrind's counts of machine code "
             "are (it sees register spills and other addresses, counts an access to two lines once, "
-            "and starts with caches that Python has used):\n"
+            "takes stores past the caches, as those of Y0 are, for misses, and starts with caches "
+            "that Python has used):\n"
         )
         yield markdown(tables.CHECK_COLUMNS, checked)
 

@@ -83,6 +83,7 @@ def _of_list(
     request = solving.Request(threads, constant_weights=constant_weights)
     request.check()
     chosen = resolve(machine)
+    request.check_cores(chosen, machine)
     cache = PlanCache() if plan_cache else None
     found = {}
     for name, one in known.items():
@@ -109,8 +110,10 @@ def _of_module(
         _keep_only(entry, module)
     request = solving.Request(threads)
     request.check()
+    chosen = resolve(machine, module)
+    request.check_cores(chosen, machine)
     cache = PlanCache() if plan_cache else None
-    planner = Planner(module, bindings_of(module), resolve(machine, module), request, cache)
+    planner = Planner(module, bindings_of(module), chosen, request, cache)
     with sink(lambda _: None):  # the same remarks come from the planner
         names = [operator.name for operator in operators_of(module)]
     groups: dict[str, tuple[_Subject, str, list[str]]] = {}

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mopt_mlir.diagnostics import UserError
 from mopt_mlir.machine import kernels
 from mopt_mlir.machine.machine import CACHE_NAMES, Machine
 from mopt_mlir.machine.quantities import PEAKS, Quantity
 from mopt_mlir.machine.team import Team
+from mopt_mlir.memory import check_memory
 from mopt_mlir.problem import ElementType
 
 if TYPE_CHECKING:
@@ -37,8 +35,6 @@ PAGE = 2 << 20
 
 _CONTENT = 0x3F9D70A4
 """Of all buffers: not zero, as writing zeros is twice as fast on some CPUs."""
-
-_MEMINFO = Path("/proc/meminfo")
 
 
 def buffer_bytes(machine: Machine, level: str, threads: int, sharing: int) -> int:
@@ -137,7 +133,7 @@ class HostBench:
             max(self._bytes(level, n) for level in (*CACHE_NAMES, DRAM) for n in counts)
             for counts in (range(thread + 1, threads + 1) for thread in range(threads))
         ]
-        check_memory(sum(sizes))
+        check_memory(sum(sizes), "measuring", "a machine file can be written by hand")
         memory = []
         for size in sizes:
             bytes_ = np.empty(size + PAGE, np.uint8)
@@ -145,20 +141,6 @@ class HostBench:
             memory.append(bytes_[start : start + size].view(np.int32))
         self._team.run([partial(buffer.fill, _CONTENT) for buffer in memory])
         return memory
-
-
-def check_memory(needed: int, meminfo: Path = _MEMINFO) -> None:
-    """Raise UserError where so many bytes are not there: the OS would rather end the process than
-    refuse them."""
-    try:
-        found = re.search(r"^MemAvailable:\s*(\d+) kB", meminfo.read_text(), re.MULTILINE)
-    except OSError:
-        return
-    if found and needed > int(found[1]) << 10:
-        raise UserError(
-            f"measuring needs {needed >> 20} MB of memory, {int(found[1]) >> 10} are free; "
-            "a machine file can be written by hand"
-        )
 
 
 def _rounds_per_buffer(quantity: Quantity) -> int:

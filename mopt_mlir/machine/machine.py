@@ -42,8 +42,8 @@ class Machine:
     code is generated for, `fma_per_cycle` FMAs and `loads_per_cycle` loads issued per cycle,
     `fma_latency` cycles. `frequency` is GHz under full vector load. `caches` is L1 to
     L3; `dram_bandwidth` GB/s for one core, `dram_bandwidth_all` for all. `capacity_factor` is the
-    part of a cache that a tile may fill (MODEL: a real LRU that sees interleaved accesses behaves
-    like a smaller one).
+    part of a cache that a tile may fill: with accesses that take turns, the least recently used
+    lines of a full one would be what is needed next.
 
     `unit_bits` is the width of what one of these executes in one go: a wider vector takes several
     of its slots. Optional, None where vectors are not wider.

@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mopt_mlir.tools.command_line import (
@@ -105,6 +106,9 @@ def _outputs(arguments: argparse.Namespace) -> list[tuple[str, str]]:
             raise UserError(f"--{kind} needs a file; for standard output use --format {kind}")
         if path is not None:
             outputs.append((path, kind))
+    files = [Path(path).resolve() for path, _ in outputs if path != "-"]
+    if len(set(files)) < len(files):
+        raise UserError("two outputs go to the same file; name another for one of them")
     if ("-", "png") in outputs and sys.stdout is not None and sys.stdout.isatty():
         raise UserError("a terminal shows no picture; use --png FILE")
     return outputs

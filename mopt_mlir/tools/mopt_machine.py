@@ -46,7 +46,7 @@ def _parser() -> Parser:
     )
     action = parser.add_mutually_exclusive_group()
     action.add_argument(
-        "--calibrate", action="store_true", help="measure this machine, which takes 15 to 60 s"
+        "--calibrate", action="store_true", help="measure this machine, which takes 15 to 45 s"
     )
     action.add_argument(
         "--forget", action="store_true", help="remove what was measured on this machine"

@@ -15,10 +15,11 @@ import pytest
 
 from mopt_mlir.diagnostics import Diagnostic, UserError, sink
 from mopt_mlir.machine import Machine, by_name, calibration, host, kernels, measurement, resolve
-from mopt_mlir.machine.bench import HostBench, buffer_bytes, check_memory
+from mopt_mlir.machine.bench import HostBench, buffer_bytes
 from mopt_mlir.machine.calibration import Calibration, Identity
 from mopt_mlir.machine.facts import observe
 from mopt_mlir.machine.quantities import QUANTITIES, READS, Quantity
+from mopt_mlir.memory import check_memory
 from mopt_mlir.problem import ElementType
 from mopt_mlir.tools.mopt_machine import main
 
@@ -278,10 +279,10 @@ def test_this_host_can_be_measured(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_too_little_memory_is_said_and_not_taken(tmp_path: Path) -> None:
     meminfo = tmp_path / "meminfo"
     meminfo.write_text("MemTotal:  4000000 kB\nMemAvailable:  1024 kB\n")
-    check_memory(1 << 20, meminfo)
-    with pytest.raises(UserError, match="measuring needs 2 MB of memory, 1 are free"):
-        check_memory(2 << 20, meminfo)
-    check_memory(1 << 60, tmp_path / "none")
+    check_memory(1 << 20, "this", "go on", meminfo)
+    with pytest.raises(UserError, match="this needs 2 MB of memory, 1 are free; go on"):
+        check_memory(2 << 20, "this", "go on", meminfo)
+    check_memory(1 << 60, "this", "go on", tmp_path / "none")
 
 
 @pytest.mark.parametrize("threads", [0, -1, 100_000])

@@ -170,6 +170,9 @@ def test_without_matplotlib_nothing_is_written(run: Run, monkeypatch: pytest.Mon
         (["sizes.json", "--html", "-"], "--html needs a file; for standard output use --format"),
         (["sizes.json", "--html", "no/a.html"], "no/a.html: error: cannot write it"),
         (["sizes.json", "--format", "pdf"], "invalid choice: 'pdf'"),
+        (["sizes.json", "--machine", "haswell", "--threads", "99"], "'haswell' has 4 cores; use"),
+        (["all.mlir", "--machine", "haswell", "--threads", "99"], "'haswell' has 4 cores; use"),
+        (["sizes.json", "-o", "a.html", "--html", "./a.html"], "two outputs go to the same file"),
     ],
 )
 def test_what_a_user_may_get_wrong(run: Run, argv: list[str], message: str) -> None:

@@ -41,6 +41,10 @@ func.func @half(%i: memref<18x18xf16>, %w: memref<3x3xf16>, %o: memref<16x16xf16
   return
 }
 """
+HUGE = """func.func @huge(%a: memref<1048576x1048576xf32>) {
+  return
+}
+"""
 BRANCH = """
 func.func @branch(%a: memref<4xf32>, %c: i1) {
   cf.cond_br %c, ^then, ^end
@@ -62,6 +66,7 @@ def run(capfd, monkeypatch, tmp_path):
     Path("none.mlir").write_text("func.func private @f()")
     Path("half.mlir").write_text(HALF)
     Path("branch.mlir").write_text(BRANCH)
+    Path("huge.mlir").write_text(HUGE)
     Path("matmul.mlir").write_text(MATMUL)
 
     def run(*argv: str) -> tuple[int, str, str]:
@@ -161,6 +166,8 @@ def test_standard_input(run, monkeypatch):
         (["matmul.mlir", "--format", "xml"], "argument --format: invalid choice: 'xml'"),
         (["matmul.mlir", "--seed", "-1"], "mopt-run: error: seed=-1: a seed is 0 or more"),
         (["matmul.mlir", "--threads", "2000"], "mopt-run: error: threads=2000: this process may"),
+        (["huge.mlir", "--check"], "error: 'huge' needs 37748736 MB of memory, "),
+        (["none.mlir", "--entry", "f"], "no function 'f'; the module has none whose arguments"),
         (["none.mlir"], "none.mlir: error: the module has no function that can be run"),
         (["branch.mlir", "--check"], "branch.mlir:2:1: error: the reference knows no branches"),
     ],

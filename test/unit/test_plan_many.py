@@ -126,6 +126,7 @@ ROW = {"fields": FIELDS, "operators": [["x", 1, 2, 3, 4, 5, 6]]}
         ({"fields": "name", "operators": []}, '"fields" and "operators" must be lists'),
         ({"fields": FIELDS[:-1], "operators": []}, '"fields" lacks "s"'),
         ({**ROW, "fields": [*FIELDS, "groups"]}, '"fields" has "groups"; known: name, k, h'),
+        ({**ROW, "fields": [*FIELDS, "k"]}, '"fields" has "k" more than once'),
         ({**ROW, "operators": [["x", 1]]}, "operators[0]: not a list of 7 values"),
         ({**ROW, "operators": [ROW["operators"][0], 3]}, "operators[1]: not a list of 7 values"),
         ({**ROW, "operators": [["", 1, 2, 3, 4, 5, 6]]}, 'operators[0]: name: "" is not a name'),
