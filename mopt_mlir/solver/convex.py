@@ -6,7 +6,10 @@ from collections.abc import Iterable
 from itertools import pairwise
 from math import ceil, log
 
+import numpy as np
+
 from mopt_mlir.solver.search import useful_sizes
+from mopt_mlir.solver.space import covered_points
 
 
 def tile_sizes(extent: int, units: Iterable[int], covered: Iterable[int]) -> list[int]:
@@ -19,6 +22,19 @@ def tile_sizes(extent: int, units: Iterable[int], covered: Iterable[int]) -> lis
             for tiles in useful_sizes(ceil(points / unit)).tolist():
                 sizes.add(min(tiles * unit, extent))
     return sorted(sizes)
+
+
+def with_smaller_shares(sizes: list[int], extent: int, unit: int, ways: int) -> list[int]:
+    """`sizes`, and between each and the next those of which the busiest of `ways` cores covers less
+    than of any smaller one there."""
+    points = covered_points(extent, unit, ways)
+    starts = [-(-size // unit) - 1 for size in sizes]
+    found = set(sizes)
+    for first, end in pairwise([*starts, len(points)]):
+        least = np.minimum.accumulate(points[first:end])
+        smaller = first + 1 + np.flatnonzero(np.diff(least))
+        found.update(min(extent, (int(at) + 1) * unit) for at in smaller)
+    return sorted(found)
 
 
 def lower_hull(sizes: Iterable[int], extent: int) -> list[tuple[float, float]]:

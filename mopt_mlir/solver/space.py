@@ -241,7 +241,7 @@ def _maximal_ways(units: tuple[int, ...], most: int) -> Iterator[tuple[int, ...]
             yield (ways, *rest)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=64)
 def covered_points(extent: int, unit: int, ways: int) -> Ints:
     """How many points of a dim of `extent` the first core visits, for outermost tiles of 1, 2, ...
     register tiles of `unit` points, each shared `ways` ways. No other core visits more."""

@@ -21,8 +21,12 @@ from mopt_mlir.model.cost import line_bytes
 from mopt_mlir.model.footprint import Axis, MemoryAxis, memory_axes
 from mopt_mlir.plan import LEVELS
 from mopt_mlir.problem import Problem, Tensor
-from mopt_mlir.solver.convex import lower_hull, tile_sizes
+from mopt_mlir.solver.convex import lower_hull, tile_sizes, with_smaller_shares
 from mopt_mlir.solver.space import Choice, covered_points
+
+ROUGH = 100
+"""Tables of dims with more sizes than this also have those sizes that differ from the next smaller
+one in nothing but what a core covers."""
 
 WHOLE_TRIPS = 4
 """Up to how many tiles of the outermost level are counted in whole numbers along a dim."""
@@ -145,6 +149,10 @@ class Variables:
         units = {choice.step(dim) for choice in self.choices}
         covered = {choice.covered[dim] for choice in self.choices}
         sizes = tile_sizes(extent, units, covered)
+        ways = {choice.ways(dim) for choice in self.choices}
+        is_split = len(units) == len(ways) == 1 and max(ways) > 1
+        if is_split and table > ROUGH and len(sizes) <= table:
+            sizes = with_smaller_shares(sizes, extent, *units, *ways)
         one_grid = len(units) == len(covered) == 1 and len(sizes) <= table
         slides = any(part.axis.filter == dim for row in self.axes.values() for part in row)
         for level in LEVELS:
@@ -153,8 +161,7 @@ class Variables:
                 self._table(level, dim, sizes, *parts)
             else:
                 self._continuous(level, dim, sizes, parts)
-        ways = {choice.ways(dim) for choice in self.choices}
-        if one_grid and len(ways) == 1 and max(ways) > 1:
+        if one_grid and is_split:
             self._cover(dim, *units, *ways)
         share = [min(extent, -(-c.units[dim] // c.ways(dim)) * c.unit(dim)) for c in self.choices]
         if min(share) < extent:
