@@ -238,7 +238,7 @@ def _title(path: Path) -> str:
 
 
 def _trial(title: str, head: dict[str, Any], records: list[Record], volumes: list[Record]) -> Trial:
-    machine = _machine(head["machine"]["planned_for"])
+    machine = machine_of(head["machine"]["planned_for"])
     starts = {record.operator: record for record in records if isinstance(record, Start)}
     by_operator: dict[str, list[Record]] = {name: [] for name in starts}
     for record in records:
@@ -258,7 +258,7 @@ def _trial(title: str, head: dict[str, Any], records: list[Record], volumes: lis
     return Trial(title, head, tuple(verdicts), tuple(flows), given_up)
 
 
-def _machine(data: dict[str, Any]) -> Machine:
+def machine_of(data: dict[str, Any]) -> Machine:
     """The machine that plans were measured on. The oldest trials lack what we learnt from them
     about the CPU."""
     caches = tuple(Cache(**cache) for cache in data["caches"])

@@ -9,6 +9,7 @@ from math import ceil, log
 
 import numpy as np
 import pytest
+from tiny_cases import STREAMS, streaming_machine
 
 from mopt_mlir.machine import by_name
 from mopt_mlir.model.cost import predict
@@ -77,6 +78,25 @@ def test_arrays_and_the_model_agree(seed: int) -> None:
             predicted = predict(problem, machine, plan, constant_weights=constant)
             assert predicted.cost == pytest.approx(cost, rel=1e-9)
             assert predicted.cost >= choice.bound * (1 - 1e-9)
+
+
+@pytest.mark.parametrize("stream", STREAMS)
+def test_so_they_do_where_the_output_goes_past_the_caches(stream: float) -> None:
+    """Stores past the caches are taken where they are faster, whatever the tiles."""
+    rng, machine, streamed = random.Random(3), streaming_machine(stream), set()
+    for layout in ("nchw", "nhwc"):
+        problem = conv2d(k=9, h=3, w=8, c=2, r=1, s=1, layout=layout)
+        for choice in choices(problem, machine, 1, constant_weights=False):
+            evaluate = Evaluator(problem, machine, choice)
+            for tiling in random_tilings(rng, evaluate, 6):
+                plan = plan_of(evaluate, tiling)
+                predicted = predict(problem, machine, plan).cost
+                assert predicted == pytest.approx(float(evaluate(tiling[None]).cost[0]), rel=1e-9)
+                other = replace(plan, nontemporal=not plan.nontemporal)
+                if plan.nontemporal or choice.streams:
+                    assert predicted <= predict(problem, machine, other).cost * (1 + 1e-9)
+                streamed.add(plan.nontemporal)
+    assert streamed == ({False} if stream < 1.5 else {False, True})
 
 
 def moves_one_by_one(problem: Problem, plan: Plan) -> bool:

@@ -252,3 +252,13 @@ def test_the_document_is_made_again_of_the_data_beside_it(tmp_path):
     text = (first / "validation.md").read_text()
     assert "### A cold, 1 core" in text
     assert (second / "validation.md").read_text() == text
+
+
+def test_old_trials_know_what_was_learnt_of_their_cpu_since():
+    """Machines of trials are as they were noted, but for fields that they lack."""
+    now = asdict(by_name("znver5"))
+    then = {name: value for name, value in now.items() if name != "evicted_store_cycles"}
+    assert judgement.machine_of(then) == by_name("znver5")
+    assert judgement.machine_of({**now, "evicted_store_cycles": 7.0}).evicted_store_cycles == 7.0
+    unknown = {**then, "cpu": "generic"}
+    assert judgement.machine_of(unknown).evicted_store_cycles is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 from mopt_mlir.machine import Cache, Machine
 from mopt_mlir.problem import Problem, conv2d
@@ -75,3 +76,28 @@ def random_case(seed: int) -> tuple[Problem, Machine, int, bool]:
     while not 50 < tilings(problem) < 5000:
         problem = random_convolution(rng)
     return problem, random_machine(rng), rng.choice([1, 2, 4]), rng.random() < 0.3
+
+
+STREAMS = (1.0, 1.8, 2.5)
+"""GB/s of stores past the caches, where ordinary ones reach 2."""
+
+
+def streaming_machine(stream: float) -> Machine:
+    """One that the output of small problems does not fit into. Short runs of it cost about as much
+    as its volume, if it goes through the caches."""
+    machine = random_machine(random.Random(1))
+    caches = (
+        replace(cache, size=cache.size // 2, bandwidth=speed, bandwidth_all=speed)
+        for cache, speed in zip(machine.caches, (60.0, 12.0, 6.0), strict=True)
+    )
+    return replace(
+        machine,
+        frequency=1.0,
+        caches=tuple(caches),
+        dram_bandwidth=3.0,
+        dram_bandwidth_all=3.0,
+        dram_write_bandwidth=2.0,
+        dram_write_bandwidth_all=2.0,
+        dram_stream_bandwidth=stream,
+        dram_stream_bandwidth_all=stream,
+    )
