@@ -8,6 +8,7 @@ best one: a program that is wrong would pass. Here it is on its own, with room a
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from math import inf
 
 import numpy as np
@@ -19,7 +20,7 @@ from mopt_mlir.machine import Machine
 from mopt_mlir.problem import Problem, conv2d
 from mopt_mlir.solver.axis_bounds import facets
 from mopt_mlir.solver.relaxation import Formulation
-from mopt_mlir.solver.space import choices
+from mopt_mlir.solver.space import Choice, choices
 
 ROOM = 3
 """The program looks for plans up to so many times the cost of the best one."""
@@ -28,19 +29,20 @@ TABLES = (0, 12, 10**6)
 """Dims with at most so many sizes are tabulated: none, some, all."""
 
 
-def check(problem: Problem, machine: Machine, threads: int, constant: bool, some: int) -> None:
+def check(
+    problem: Problem, machine: Machine, threads: int, constant: bool, some: Sequence[Choice]
+) -> None:
     """The bounds of `some` choices, each by itself and all together."""
     enumeration = Enumeration(problem, machine, threads, constant)
-    options = choices(problem, machine, threads, constant_weights=constant)
     best = {}
-    for choice in random.Random(some).sample(options, min(some, len(options))):
+    for index, choice in enumerate(some):
         least = One(enumeration, choice.kernel, dict(choice.parallel), choice.packs).best()
         if least < inf:
-            best[id(choice)] = choice, least
-    for group in (*([pair] for pair in best.values()), list(best.values())):
-        together, costs = zip(*group, strict=True) if group else ((), (inf,))
-        least = min(costs)
-        for table in TABLES if together else ():
+            best[index] = least
+    for group in (*([index] for index in best), list(best)):
+        least = min((best[index] for index in group), default=inf)
+        for table in TABLES if group else ():
+            together = [some[index] for index in group]
             program = Formulation(problem, machine, together, least, table=table)
             found = program.solve(below=ROOM * least, time_limit=20, gap=1e-4)
             assert found.starts, "the program has no solution, and the enumeration has"
@@ -49,14 +51,34 @@ def check(problem: Problem, machine: Machine, threads: int, constant: bool, some
 
 @pytest.mark.parametrize("seed", [*range(40), 86, 112, 119])
 def test_no_plan_costs_less_than_the_bound(seed: int) -> None:
-    check(*random_case(1000 + seed), some=3)
+    problem, machine, threads, constant = random_case(1000 + seed)
+    options = choices(problem, machine, threads, constant_weights=constant)
+    some = random.Random(3).sample(options, min(3, len(options)))
+    check(problem, machine, threads, constant, some)
 
 
 @pytest.mark.parametrize("stream", STREAMS)
 def test_nor_where_the_output_goes_past_the_caches(stream: float) -> None:
     for layout in ("nchw", "nhwc"):
         problem = conv2d(k=9, h=3, w=8, c=2, r=1, s=1, layout=layout)
-        check(problem, streaming_machine(stream), 1, False, some=8)
+        machine = streaming_machine(stream)
+        options = choices(problem, machine, 1, constant_weights=False)
+        some = random.Random(8).sample(options, min(8, len(options)))
+        check(problem, machine, 1, False, some)
+
+
+def test_nor_where_one_core_has_several_tiles_and_two_must_be_started() -> None:
+    problem, machine = conv2d(k=9, h=3, w=8, c=2, r=1, s=1), streaming_machine(1.0)
+    options = choices(problem, machine, 2, constant_weights=False)
+    enumeration = Enumeration(problem, machine, 2, False)
+
+    def cost(choice: Choice) -> float:
+        return One(enumeration, choice.kernel, dict(choice.parallel), choice.packs).best()
+
+    one = min((choice for choice in options if not choice.parallel), key=cost)
+    two = min((choice for choice in options if choice.parallel), key=cost)
+    assert cost(one) < cost(two) < inf
+    check(problem, machine, 2, False, [one, two])
 
 
 @pytest.mark.parametrize("seed", range(20))
