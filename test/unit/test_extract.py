@@ -111,3 +111,10 @@ def test_no_fusion_where_pixels_do_not_follow_each_other(change: dict[str, int])
 def test_unsupported(text: str, reason: str) -> None:
     with pytest.raises(UnsupportedError, match=reason):
         convolution(text)
+
+
+def test_pixels_are_fused_up_to_what_plans_are_made_for() -> None:
+    for pixels, dims in ((2048, ("k", "w", "c")), (2049, ("k", "h", "w", "c"))):
+        problem, _ = normalise(conv2d(k=8, h=pixels, w=pixels, c=4, r=1, s=1))
+        assert problem.names == dims
+        problem.check_size()

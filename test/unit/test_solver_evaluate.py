@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 from itertools import product
-from math import ceil, log
+from math import ceil, inf, log
 
 import numpy as np
 import pytest
@@ -16,10 +16,10 @@ from mopt_mlir.model.cost import predict
 from mopt_mlir.model.microkernel import whole_to_pack
 from mopt_mlir.plan import LEVELS, Level, Plan
 from mopt_mlir.problem import Problem, conv2d
-from mopt_mlir.solver.convex import lower_hull, tile_sizes
+from mopt_mlir.solver.convex import lower_hull, tile_sizes, with_smaller_shares
 from mopt_mlir.solver.evaluate import Evaluator
 from mopt_mlir.solver.search import descend, useful_sizes
-from mopt_mlir.solver.space import choices, least_covered, splits
+from mopt_mlir.solver.space import choices, covered_points, least_covered, splits
 from mopt_mlir.solver.walk import Ints
 
 
@@ -201,3 +201,28 @@ def test_a_descent_that_starts_too_large_ends_in_the_caches() -> None:
     costs = evaluate(found.tiling[None])
     assert costs.overflow[0] <= 1
     assert costs.cost[0] == found.cost
+
+
+@pytest.mark.parametrize(("extent", "unit", "ways"), [(1024, 24, 2), (97, 4, 3), (64, 4, 2)])
+def test_tables_tell_what_cores_cover(extent: int, unit: int, ways: int) -> None:
+    """Between an entry and the next no size has a smaller share than the entry."""
+    points = covered_points(extent, unit, ways).tolist()
+    some = tile_sizes(extent, [unit], [extent])
+    sizes = with_smaller_shares(some, extent, unit, ways)
+    assert set(some) <= set(sizes)
+    entry = iter([*sizes[1:], extent + unit])
+    size, following = sizes[0], next(entry)
+    for tiles in range(1, len(points) + 1):
+        if min(tiles * unit, extent) >= following:
+            size, following = following, next(entry)
+        assert points[tiles - 1] >= points[ceil(size / unit) - 1]
+
+
+def test_a_descent_that_is_out_of_time_ends_at_what_fits() -> None:
+    problem, machine = conv2d(k=64, h=28, w=28, c=64, r=3, s=3), by_name("znver5")
+    evaluate = Evaluator(problem, machine, choices(problem, machine, 1, constant_weights=False)[0])
+    start = np.ones((len(LEVELS), len(evaluate.units)), dtype=np.int64)
+    early, late = (descend(evaluate, start, deadline) for deadline in (0.0, inf))
+    assert early is not None
+    assert late is not None
+    assert late.merit < early.merit
