@@ -27,9 +27,6 @@ if TYPE_CHECKING:
     from mopt_mlir.lowering.target import Target
 
 _UPSTREAM = "mlir"
-_NOT_TILED = "is not tiled"
-"""How mopt-tile's remarks on operations that it leaves are recognised."""
-
 _VALUE_NAME = re.compile(r"%([A-Za-z_$.-][A-Za-z0-9_$.-]*)")
 
 
@@ -182,6 +179,11 @@ def errors_raised() -> Iterator[None]:
         raise UserError(message, first.location) from None
 
 
+def says_not_tiled(diagnostic: Diagnostic) -> bool:
+    """Whether this is the remark of mopt-tile or mopt-analyze on an operation that they leave."""
+    return diagnostic.severity == "remark" and "is not tiled" in diagnostic.message
+
+
 @contextmanager
 def _fallback_reported(is_error: bool) -> Iterator[None]:
     """Make warnings, or one error, of the remarks on operations that are not tiled."""
@@ -189,7 +191,7 @@ def _fallback_reported(is_error: bool) -> Iterator[None]:
     refused: list[Diagnostic] = []
 
     def handle(diagnostic: Diagnostic) -> None:
-        if diagnostic.severity != "remark" or _NOT_TILED not in diagnostic.message:
+        if not says_not_tiled(diagnostic):
             outer(diagnostic)
         elif is_error:
             refused.append(diagnostic)

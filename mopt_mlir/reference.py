@@ -184,4 +184,7 @@ def _function(module: Any, name: str) -> Any:
                 message = f"the reference knows no branches, and function '{name}' has some"
                 raise UserError(message, describe(operation.location))
             return operation
-    raise UserError(f"the reference finds no function '{name}'")
+    raise UserError(
+        f"the reference finds no func.func '{name}': it knows functions as they are before they are "
+        f"lowered to other dialects; check the module that this one was made from"
+    )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import expm1, log
+from math import expm1, log, nan
 from statistics import fmean, median
 
 import numpy as np
@@ -56,6 +56,15 @@ class Repeat:
     def mean_loss(self) -> float:
         return fmean(self.losses.values())
 
+    def model_loss(self, day: int) -> float:
+        """What the model's choice among the plans of both loses, 0 before and 1 now: the mean."""
+        return fmean(_model_loss(pair[day], _common(*pair)) for pair in self.pairs)
+
+    def own_loss(self, day: int) -> float:
+        """What the own plan of then loses, against all that were timed with it: the mean."""
+        found = [pair[day].chosen_loss(1) for pair in self.pairs if all(v.own for v in pair)]
+        return fmean(found) if found else nan
+
     @property
     def worst(self) -> str:
         """The operator that loses most."""
@@ -97,3 +106,9 @@ def _loss(before: Verdict, now: Verdict) -> float:
     chosen = min(common, key=lambda key: before.points[key].seconds)
     best = min(now.points[key].seconds for key in common)
     return statistics.loss(now.points[chosen].seconds, best)
+
+
+def _model_loss(verdict: Verdict, keys: Sequence[str]) -> float:
+    predicted = [verdict.points[key].prediction.cost for key in keys]
+    measured = [verdict.points[key].seconds for key in keys]
+    return statistics.top_loss(predicted, measured, 1, min(measured))

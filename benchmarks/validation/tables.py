@@ -57,6 +57,10 @@ REPEAT_COLUMNS = (
     "fastest before, lost now: mean",
     "worst",
     "within 3%",
+    "model's choice lost: then",
+    "now",
+    "own plan lost: then",
+    "now",
 )
 CHECK_COLUMNS = ("operator", "L1 misses", "by valgrind", "L2 misses", "by valgrind")
 MISS_COLUMNS = ("operator", "plan", "predicted, ms", "measured, ms", "what")
@@ -106,6 +110,8 @@ def repeat_rows(repeats: Iterable[Repeat]) -> Rows:
             percent(repeat.mean_loss),
             f"{percent(repeat.losses[repeat.worst])} ({repeat.worst})",
             f"{sum(loss <= USUAL_LOSS for loss in repeat.losses.values())} of {len(repeat.losses)}",
+            *(percent(repeat.model_loss(day)) for day in (0, 1)),
+            *(percent(repeat.own_loss(day)) for day in (0, 1)),
         ]
         for repeat in repeats
     ]

@@ -18,6 +18,7 @@ from typing import Protocol
 
 from mopt_mlir.diagnostics import UserError
 from mopt_mlir.machine.calibration import Calibration, Figures, Identity
+from mopt_mlir.machine.facts import HostFacts
 from mopt_mlir.machine.quantities import PEAKS, QUANTITIES, READS, Quantity
 
 SECONDS = 15.0
@@ -73,15 +74,21 @@ def calibrate(
 
     facts = observe()
     machine = machine_of(facts, map(shipped, names()))
-    threads = facts.cores if threads is None else threads
-    if not 1 <= threads <= facts.cores:
-        raise UserError(f"threads={threads}: this process may use 1 to {facts.cores} cores")
+    threads = cores_to_measure(threads, facts)
     sharing = -(-facts.cores // facts.domains)
     with HostBench(machine, facts.places[:threads], sharing) as bench:
         samples = measure(bench, thread_counts(threads), progress=progress)
     figures = best(samples)
     remarks = (*contradictions(figures), *disturbances(samples))
     return Calibration(Identity.of(facts), date.today().isoformat(), figures, remarks)
+
+
+def cores_to_measure(threads: int | None, facts: HostFacts) -> int:
+    """`threads`, or all cores of a host for None. Raises UserError if it has fewer."""
+    threads = facts.cores if threads is None else threads
+    if not 1 <= threads <= facts.cores:
+        raise UserError(f"threads={threads}: this process may use 1 to {facts.cores} cores")
+    return threads
 
 
 def thread_counts(threads: int) -> tuple[int, ...]:

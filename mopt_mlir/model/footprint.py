@@ -42,6 +42,13 @@ class Axis:
         own = min(self.stride, taps)
         return points * own + min(self.dilation, points) * (taps - own)
 
+    def apart(self, dim: str) -> int:
+        """How many points of a dim lie between two that have elements in common; 1 if neighbours
+        have, or none."""
+        if self.filter is None or dim not in (self.image, self.filter):
+            return 1
+        return self.dilation if dim == self.image else self.stride
+
 
 def axis_of(problem: Problem, form: LinearForm) -> Axis:
     """Classify one axis of a tensor of `problem`.

@@ -65,11 +65,10 @@ class Nest:
         return self._known[at, sizes]
 
     def _block(self, at: int, sizes: _Sizes) -> Entering:
-        touched = [self._occupied(index, sizes) for index in range(len(self.tensors))]
-        filled = sum(n * t.element.size for n, t in zip(touched, self.tensors, strict=True))
-        fits = filled <= self.capacity
+        touched = self._touched(sizes)
+        fits = self._fits(touched)
         if fits or at == len(self.loops):
-            return Entering(tuple(touched), (True,) * len(touched), fits)
+            return Entering(touched, (True,) * len(touched), fits)
         dim, step = self.loops[at]
         steps, rest = divmod(sizes[dim], step)
         inside = self._inside(at + 1, _with(sizes, dim, step))
@@ -78,13 +77,32 @@ class Nest:
         for index, moves in enumerate(self.moves[dim]):
             if not moves and inside.stays[index]:
                 moved.append(inside.elements[index])
-            elif inside.fits and inside.stays[index]:
+            elif inside.fits and inside.stays[index] and self._meets_again(index, at, sizes):
                 moved.append(touched[index])  # what two steps share comes in once: halos, lines
             else:
                 remainder = last.elements[index] if last else 0
                 moved.append(steps * inside.elements[index] + remainder)
             stays.append(inside.stays[index] and not moves)
         return Entering(tuple(moved), tuple(stays), inside.fits)
+
+    def _meets_again(self, index: int, at: int, sizes: _Sizes) -> bool:
+        """Whether the cache still keeps what the steps of a loop share in a tensor, halos and lines,
+        when they come to it. That is the next step; but one with fewer rows than a filter's dilation
+        shares rows only with steps further on, and one with fewer taps than the stride as well."""
+        dim, step = self.loops[at]
+        for part in self.parts[index]:
+            apart = part.axis.apart(self.names[dim])
+            if not part.line and step < apart < sizes[dim]:
+                return self._fits(self._touched(_with(sizes, dim, apart)))
+        return True
+
+    def _touched(self, sizes: _Sizes) -> tuple[int, ...]:
+        """Elements of each tensor's lines that a block touches."""
+        return tuple(self._occupied(index, sizes) for index in range(len(self.tensors)))
+
+    def _fits(self, touched: Sequence[int]) -> bool:
+        filled = sum(n * t.element.size for n, t in zip(touched, self.tensors, strict=True))
+        return filled <= self.capacity
 
     def _occupied(self, index: int, sizes: _Sizes) -> int:
         """Elements of a tensor's lines that a block touches."""

@@ -145,13 +145,17 @@ def _keep_only(name: str, module: Any) -> None:
 
 
 def _analyze(module: Any, options: CompileOptions) -> tuple[Plan, ...]:
-    """Attach a plan to each convolution of `module` and return them."""
+    """Attach a plan to each convolution of `module` and return them. What is not tiled is for
+    compiling to say."""
     from mopt_mlir import plan_attribute
     from mopt_mlir.bindings import bindings_of
-    from mopt_mlir.compilation import run_passes
+    from mopt_mlir.compilation import run_passes, says_not_tiled
+    from mopt_mlir.diagnostics import current_sink, sink
     from mopt_mlir.pass_registry import create
 
-    run_passes(module, create("mopt-analyze", **options.planning_options()))
+    outer = current_sink()
+    with sink(lambda said: None if says_not_tiled(said) else outer(said)):
+        run_passes(module, create("mopt-analyze", **options.planning_options()))
     bindings = bindings_of(module)
     plans: list[Plan] = []
 

@@ -91,7 +91,9 @@ def _calibrate(threads: int | None) -> tuple[Calibration, Path]:
     from mopt_mlir.machine import calibration, facts, measurement
 
     # what would go wrong in the end had better go wrong now
-    path = calibration.prepare(calibration.Identity.of(facts.observe()))
+    observed = facts.observe()
+    threads = measurement.cores_to_measure(threads, observed)
+    path = calibration.prepare(calibration.Identity.of(observed))
     with Progress(console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("Measuring this machine", total=1.0)
         measured = measurement.calibrate(

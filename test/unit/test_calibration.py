@@ -526,5 +526,6 @@ def test_tool_refuses(argv: list[str], message: str, capfd: pytest.CaptureFixtur
     assert main(argv) == 1
     captured = capfd.readouterr()
     assert captured.out == ""
+    assert not captured.err.startswith("\n")
     assert message in captured.err
     assert "Traceback" not in captured.err

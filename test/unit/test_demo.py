@@ -51,6 +51,23 @@ def test_table_has_a_line_per_function(source: str, capsys: pytest.CaptureFixtur
     assert "not tiled" in doubled
 
 
+def test_what_is_not_tiled_is_said_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "product.mlir"
+    types = "memref<4x4xf32>"
+    path.write_text(f"""
+func.func @product(%a: {types}, %b: {types}, %c: {types}) {{
+  linalg.matmul ins(%a, %b : {types}, {types}) outs(%c : {types})
+  return
+}}
+""")
+    assert main([str(path), *OPTIONS]) == 0
+    said = capsys.readouterr().err
+    assert said.count("is not tiled") == 1
+    assert f"{path}:3:3: warning: 'linalg.matmul' is not tiled" in said
+
+
 def test_wrong_result_is_marked_and_the_exit_code_says_so(
     source: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -183,6 +183,23 @@ def test_what_enters_a_small_cache_is_what_a_simulated_one_fetches():
     assert median(abs(ratio - 1) for ratio in ratios) < 0.1
 
 
+@pytest.mark.parametrize(("capacity", "rows"), [(6 << 10, 3 * 16), (16 << 10, 16 + 8)])
+def test_rows_of_a_dilated_filter_stay_if_a_few_tiles_fit(capacity, rows):
+    """Tiles of one row, which have rows in common with the fourth one after them."""
+    problem = conv2d(k=8, h=16, w=32, c=4, r=3, s=1, dilation=4)
+    machine = replace(
+        MACHINE, caches=tuple(replace(cache, size=capacity) for cache in MACHINE.caches)
+    )
+    order = ("n", "k", "c", "r", "s", "w", "h")
+    levels = tuple(Level(name, order, {**problem.extents, "h": 1}) for name in LEVELS)
+    kernel = Microkernel("w", 8, {"w": 16}, ("c", "r", "s"))
+    plan = Plan("haswell", 1, kernel, levels, {}, "none")
+    fetched = lines_entering(problem, plan, 3, capacity)[0]
+    assert fetched == rows * 4 * 2  # channels, and lines of a row
+    found = resident_volumes(problem, machine, plan, predict(problem, machine, plan))
+    assert found["L2"]["input"] == 64 * fetched
+
+
 def test_the_optimum_fills_its_caches():
     problem = conv2d(k=512, h=28, w=28, c=512, r=3, s=3)
     plan = solve(problem, MACHINE)

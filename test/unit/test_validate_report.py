@@ -219,7 +219,11 @@ def test_what_was_measured_before_is_compared_with_and_not_judged(tmp_path):
     assert repeat.losses == {"R0": pytest.approx(1 - 0.8 / 1.6)}
     document.write_document(tmp_path / "docs", [now, before], [], [])
     text = (tmp_path / "docs/validation.md").read_text()
-    assert "| table1-native | 5 | 0.0% | 73.3% | 50.0% | 50.0% (R0) | 0 of 1 |" in text
+    losses = (f"{one.top_loss(1):.1%}" for one in (*before.verdicts, *now.verdicts))
+    own = (f"{one.chosen_loss(1):.1%}" for one in (*before.verdicts, *now.verdicts))
+    found = " | ".join((*losses, *own))
+    assert f"| table1-native | 5 | 0.0% | 73.3% | 50.0% | 50.0% (R0) | 0 of 1 | {found} |" in text
+    assert repeat.model_loss(0) != repeat.model_loss(1)
     assert text.count("table1-native-before") == 0
     document.write_document(tmp_path / "docs", [before], [], [])  # judged if there is no other
     text = (tmp_path / "docs/validation.md").read_text()
