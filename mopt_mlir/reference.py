@@ -185,6 +185,6 @@ def _function(module: Any, name: str) -> Any:
                 raise UserError(message, describe(operation.location))
             return operation
     raise UserError(
-        f"the reference finds no func.func '{name}': it knows functions as they are before they are "
-        f"lowered to other dialects; check the module that this one was made from"
+        f"the reference finds no func.func '{name}': it knows functions as they are before they "
+        "are lowered to other dialects; check the module that this one was made from"
     )

@@ -109,8 +109,8 @@ _REPEATS = """\
 The same sampled plans, compiled by the commit of then, measured before on another day or hour: by
 how much their times differ, beside what all plans of an operator have in common, and what is lost
 now by trusting the measurements of then, among the plans of both. The losses of predictions above
-are to be seen beside that. The last columns are such losses, means over the operators, then and now:
-of what today's model likes best among the same plans, and of the own plans that there were.
+are to be seen beside that. The last columns are such losses, means over the operators, then and
+now: of what today's model likes best among the same plans, and of the own plans that there were.
 """
 
 

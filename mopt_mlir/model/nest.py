@@ -86,9 +86,10 @@ class Nest:
         return Entering(tuple(moved), tuple(stays), inside.fits)
 
     def _meets_again(self, index: int, at: int, sizes: _Sizes) -> bool:
-        """Whether the cache still keeps what the steps of a loop share in a tensor, halos and lines,
-        when they come to it. That is the next step; but one with fewer rows than a filter's dilation
-        shares rows only with steps further on, and one with fewer taps than the stride as well."""
+        """Whether the cache still keeps what steps of a loop share in a tensor when they meet it
+        again. Halos and lines are shared with the next step; but one with fewer rows than a
+        filter's dilation shares rows only with a step further on, and so does one with fewer taps
+        than the stride."""
         dim, step = self.loops[at]
         for part in self.parts[index]:
             apart = part.axis.apart(self.names[dim])

@@ -51,9 +51,7 @@ def test_table_has_a_line_per_function(source: str, capsys: pytest.CaptureFixtur
     assert "not tiled" in doubled
 
 
-def test_what_is_not_tiled_is_said_once(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_not_tiled_is_said_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "product.mlir"
     types = "memref<4x4xf32>"
     path.write_text(f"""

@@ -274,5 +274,5 @@ def test_what_it_does_not_know_is_refused_with_its_location(parse, body, message
 
 
 def test_an_unknown_function_is_refused(parse):
-    with pytest.raises(UserError, match="finds no func.func 'f'.*check the module that this one"):
+    with pytest.raises(UserError, match=r"finds no func\.func 'f'.*check the module that this one"):
         evaluate(parse("module {}"), "f", [])
