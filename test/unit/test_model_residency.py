@@ -183,15 +183,26 @@ def test_what_enters_a_small_cache_is_what_a_simulated_one_fetches():
     assert median(abs(ratio - 1) for ratio in ratios) < 0.1
 
 
-@pytest.mark.parametrize(("capacity", "rows"), [(6 << 10, 3 * 16), (16 << 10, 16 + 8)])
-def test_rows_of_a_dilated_filter_stay_if_a_few_tiles_fit(capacity, rows):
-    """Tiles of one row, which have rows in common with the fourth one after them."""
-    problem = conv2d(k=8, h=16, w=32, c=4, r=3, s=1, dilation=4)
+DILATED = conv2d(k=8, h=16, w=32, c=4, r=3, s=1, dilation=4)
+STRIDED = conv2d(k=2, h=8, w=32, c=4, r=16, s=1, stride=(4, 1))
+
+
+@pytest.mark.parametrize(
+    ("problem", "dim", "capacity", "rows"),
+    [
+        (DILATED, "h", 6 << 10, 3 * 16),
+        (DILATED, "h", 16 << 10, 16 + 2 * 4),
+        (STRIDED, "r", 10 << 10, 8 * 16),
+        (STRIDED, "r", 20 << 10, 4 * 7 + 16),
+    ],
+)
+def test_rows_stay_until_they_are_met_again_if_a_few_tiles_fit(problem, dim, capacity, rows):
+    """Tiles of one row, or of one tap, have rows in common with the fourth one after them."""
     machine = replace(
         MACHINE, caches=tuple(replace(cache, size=capacity) for cache in MACHINE.caches)
     )
-    order = ("n", "k", "c", "r", "s", "w", "h")
-    levels = tuple(Level(name, order, {**problem.extents, "h": 1}) for name in LEVELS)
+    order = (*(name for name in problem.names if name != dim), dim)
+    levels = tuple(Level(name, order, {**problem.extents, dim: 1}) for name in LEVELS)
     kernel = Microkernel("w", 8, {"w": 16}, ("c", "r", "s"))
     plan = Plan("haswell", 1, kernel, levels, {}, "none")
     fetched = lines_entering(problem, plan, 3, capacity)[0]
