@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -20,9 +20,11 @@ from mopt_mlir.lowering.entries import Entry, Parameter
 
 _SIZES = 3  # where the sizes begin in a descriptor, in words
 
-Prepare = Callable[[Sequence[Any]], Callable[[], tuple[Any, ...]]]
-"""From bound arguments (a Buffer or C scalar per parameter) to what calls the function with them
-and returns its results by value."""
+Call = Callable[[], tuple[Any, ...] | None]
+"""Calls a function with its arguments, and returns its results by value, if it has any."""
+
+Prepare = Callable[[Sequence[Any]], Call]
+"""From bound arguments (a Buffer or C scalar per parameter) to a call with them."""
 
 
 def preparation(entry: Entry, address: int) -> Prepare:
@@ -35,14 +37,14 @@ def _with_pointers(entry: Entry, address: int) -> Prepare:
     function = _prototype(entry, result, 0)(address)
     offsets = [_offset(parameter) for parameter in entry.parameters]
 
-    def prepare(values: Sequence[Any]) -> Callable[[], tuple[Any, ...]]:
+    def prepare(values: Sequence[Any]) -> Call:
         arguments = [
             value.address - offset if isinstance(value, Buffer) else value
             for value, offset in zip(values, offsets, strict=True)
         ]
         if result:
             return lambda: (function(*arguments),)
-        return lambda: function(*arguments) or ()
+        return partial(function, *arguments)
 
     return prepare
 
@@ -55,16 +57,18 @@ def _with_descriptors(entry: Entry, address: int) -> Prepare:
     class Results(ctypes.Structure):
         _fields_ = [(f"r{i}", _result_type(r)) for i, r in enumerate(entry.results)]
 
-    def prepare(values: Sequence[Any]) -> Callable[[], tuple[Any, ...]]:
+    def prepare(values: Sequence[Any]) -> Call:
         arguments = [
             ctypes.byref(_descriptor(value, parameter)) if isinstance(value, Buffer) else value
             for value, parameter in zip(values, entry.parameters, strict=True)
         ]
 
+        if result:
+            return lambda: (function(*arguments),)
+        if not by_pointer:
+            return partial(function, *arguments)
+
         def call() -> tuple[Any, ...]:
-            if not by_pointer:
-                returned = function(*arguments)
-                return (returned,) if result else ()
             results = Results()
             function(ctypes.byref(results), *arguments)
             fields = [getattr(results, f"r{i}") for i in range(len(entry.results))]
