@@ -20,10 +20,10 @@ from mopt_mlir.codegen.index import Index
 from mopt_mlir.codegen.operands import Operands, Position, element
 from mopt_mlir.codegen.place import Place
 from mopt_mlir.codegen.prefetch import (
-    AHEAD_STEPS,
-    OUTPUT_AHEAD_STEPS,
+    OUTPUT_AHEAD_CYCLES,
     InputPrefetch,
     emit_output_prefetch,
+    steps_within,
 )
 from mopt_mlir.codegen.prefetch_weights import BlockPrefetch, PanelPrefetch
 from mopt_mlir.codegen.ranges import Range, nearest
@@ -113,7 +113,7 @@ def emit_microkernel(
     if panels is not None:
         panel = panels.panel_of(builder, ranges)
         ahead.append(BlockPrefetch.of(builder, problem, operands.weights, panels, start))
-    _prefetch_output(output, ranges, sizes, place.upcoming.output)
+    _prefetch_output(output, kernel, ranges, sizes, place.upcoming.output)
     if partials is not None and (along := nearest(problem.parallel_dims, ranges)):
         here = partials.tile(builder, start)
         partials.prefetch(builder, here, along, len(tile.vectors) * len(tile.scalars))
@@ -135,6 +135,7 @@ class _Prefetch(Protocol):
 
 def _prefetch_output(
     output: AccumulatorTile,
+    kernel: Microkernel,
     ranges: Mapping[str, Range],
     sizes: Mapping[str, int],
     upcoming: tuple[str, int] | None,
@@ -147,10 +148,11 @@ def _prefetch_output(
     reduced = {dim: ranges[dim] for dim in problem.reduction_dims}
     start = dict(output.start)
     steps = prod(part.size for part in reduced.values())
-    if steps < OUTPUT_AHEAD_STEPS and upcoming is not None:
+    best = steps_within(OUTPUT_AHEAD_CYCLES, kernel)
+    if steps < best and upcoming is not None:
         dim, step = upcoming
         start[dim] = start[dim] + step
-    elif steps < AHEAD_STEPS:
+    elif steps < best // 2:
         return
     conditions = output.is_first(reduced) if output.partials is None else output.is_last(reduced)
 

@@ -24,18 +24,22 @@ from mopt_mlir.codegen.upcoming import LINE_BYTES, NextInput, reach
 from mopt_mlir.plan import Microkernel
 from mopt_mlir.problem import Problem, Tensor
 
-AHEAD_STEPS = 24
-"""Outer products between a prefetch and its use, some 300 cycles: measured on Zen 5, half as many
-come too late for cold data, twice as many waste the last ones of short reductions."""
+AHEAD_CYCLES = 800
+"""Between a prefetch and its use, while the core computes. Measured on Zen 5, cold: with half as
+many, plans whose channels come from memory for one register tile at a time take up to 8% longer;
+with twice as many they are as fast, and more of the first steps of a tile go without."""
 
-OUTPUT_AHEAD_STEPS = 2 * AHEAD_STEPS
-"""Outer products that are best between a prefetch of output and its stores: the prefetches of a
-register tile come all at once, so that the last of them takes longer."""
+OUTPUT_AHEAD_CYCLES = 700
+"""Best between a prefetch of output and its stores: the prefetches of a register tile come all at
+once, so that the last of them takes longer."""
 
-SHORT_REDUCTION = 24 * AHEAD_STEPS
+SHORT_REDUCTION = 576
 """Below so many outer products the prefetch goes to a later register tile, since the first steps of
 a tile, which nobody would prefetch, are too large a part of it. Measured on Zen 5: with 288 of them
 (3x3 taps of 32 channels) this is 7% faster, from 576 on it is as fast or slower."""
+
+_FMA_PER_CYCLE = 2
+_FMA_LATENCY = 4  # cycles
 
 SHORT_RUN_BYTES = 512
 """A reduction dim that moves by less than this is left to the hardware's prefetchers."""
@@ -89,7 +93,7 @@ class InputPrefetch:
         elif is_short:
             return
         else:
-            at[channel] = at[channel] + max(1, AHEAD_STEPS // taps)
+            at[channel] = at[channel] + max(1, steps_within(AHEAD_CYCLES, self.kernel) // taps)
         for run in _runs(tensor, at, self.sizes):
             for start in lines:
                 self.builder.prefetch(self.memref, [*run[:-1], run[-1] + start])
@@ -129,6 +133,12 @@ class InputPrefetch:
         *outer, run = element(tensor, tile)
         for i in range(each):
             self.builder.prefetch(self.memref, [*outer, run + (line + i) * (LINE_BYTES // size)])
+
+
+def steps_within(cycles: int, kernel: Microkernel) -> int:
+    """Outer products of `kernel` that take so many cycles, on a core of today that computes."""
+    registers = prod(kernel.tile.values()) // kernel.vector
+    return cycles // max(registers // _FMA_PER_CYCLE, _FMA_LATENCY)
 
 
 def _part(

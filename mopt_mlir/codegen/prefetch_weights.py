@@ -28,7 +28,8 @@ PANELS_IN_L2 = 256 << 10
 @dataclass(frozen=True)
 class BlockPrefetch:
     """The part of `block`, the weights that are packed next, which one register tile asks for, at
-    each step of the reduction dim `dim`: its rows are the output channels from `first` on."""
+    each step of the reduction dim `dim`: its rows are the output channels from `first` on, `shift`
+    further along `dim`."""
 
     builder: Builder
     problem: Problem
@@ -36,6 +37,7 @@ class BlockPrefetch:
     weights: Any
     block: NextBlock
     first: Index
+    shift: Index
     dim: str
 
     @staticmethod
@@ -48,9 +50,12 @@ class BlockPrefetch:
     ) -> BlockPrefetch | None:
         """That of the register tile at `tile`, while `panels` hold the current block, if the next
         one is known and its rows are dense."""
-        block, dim = panels.upcoming, panels.reduction[0]
+        block = panels.upcoming
+        if block is None:
+            return None
+        dim = panels.reduction[0]
         step = problem.weights.step(dim)
-        if block is None or step is None or step * problem.weights.element.size > MOST_STEP_BYTES:
+        if step is None or step * problem.weights.element.size > MOST_STEP_BYTES:
             return None
         offset = tile[block.dim] - block.start
         rows = -(-block.count // block.tiles)
@@ -59,8 +64,12 @@ class BlockPrefetch:
             part = builder.apply("part", offset, block.unit, parts if parts < block.tiles else 0)
         else:
             part = Index(constant=offset.constant // block.unit % parts)
-        first = block.first + part * rows
-        return BlockPrefetch(builder, problem, panels.channel, weights, block, first, dim)
+        first, shift = block.first + part * rows, Index(constant=block.shift)
+        if block.wraps is not None:
+            end, length = block.wraps
+            wrap = builder.apply("wrap", end, length)  # 1 where the end is reached, else 0
+            first, shift = first + wrap * block.count, shift - wrap * length
+        return BlockPrefetch(builder, problem, panels.channel, weights, block, first, shift, dim)
 
     def emit(self, point: Mapping[str, Index]) -> None:
         """Ask for the lines of the step at `point`; dims of inner loops count as 0."""
@@ -68,7 +77,7 @@ class BlockPrefetch:
         size = (tensor.step(self.dim) or 1) * tensor.element.size
         rows = -(-block.count // block.tiles)
         at = {dim: point.get(dim, Index()) for dim in tensor.dims}
-        at[self.dim] = at[self.dim] + block.shift
+        at[self.dim] = at[self.dim] + self.shift
         each = rows_at_once(block, size)
         turn = Index()
         if each < rows:  # a power of two, as there is no cheap remainder of another number

@@ -14,6 +14,7 @@ class Range:
 
     `exact` says that no outer bound ever cuts the tile short, so that its extent is `size`.
     `depth` is the number of loops around the one that narrowed the dim last, plus one; 0 if none.
+    `within` is the size of the range that this loop steps through.
     """
 
     start: Index
@@ -21,6 +22,7 @@ class Range:
     exact: bool
     ends: tuple[Index, ...]
     depth: int = 0
+    within: int = 0
 
     @staticmethod
     def whole(extent: int) -> Range:
@@ -38,12 +40,12 @@ class Range:
         starts inside the range's own bound also ends inside it, and so does a single element.
         """
         if size == 1:
-            return Range(start, 1, True, (start + 1,), depth)
+            return Range(start, 1, True, (start + 1,), depth, self.size)
         divides = self.size % size == 0
         if self.exact and divides:
-            return Range(start, size, True, (start + size,), depth)
+            return Range(start, size, True, (start + size,), depth, self.size)
         outer = self.ends[1:] if divides else self.ends
-        return Range(start, size, False, (start + size, *outer), depth)
+        return Range(start, size, False, (start + size, *outer), depth, self.size)
 
 
 def nearest(dims: Sequence[str], ranges: Mapping[str, Range]) -> str | None:

@@ -32,6 +32,9 @@ class NextBlock:
     """The block of weights that is packed next: `count` output channels from `first` on, `shift`
     further along the reduction's outermost dim.
 
+    Where `wraps` is `(end, length)` and `end` has reached `length`, it is the first block of the
+    `count` channels after these: `length` less along that dim.
+
     Register tiles step along `dim` from `start` in steps of `unit`, `tiles` times per block: each
     of them can prefetch a part of the block.
     """
@@ -43,6 +46,7 @@ class NextBlock:
     start: Index
     unit: int
     tiles: int
+    wraps: tuple[Index, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -95,21 +99,35 @@ class Lookahead:
         """What is packed after the block of output `channels`, if that is known and worth
         prefetching; `ranges` is what the block is used for."""
         (channel,) = self.problem.by_role(Role.OUT_CHANNEL)
+        reduction = self.plan.microkernel.reduction
+        if not reduction:
+            return None
         weights = [dim for dim in self.problem.names if dim in self.problem.weights.dims]
         moved = max(weights, key=lambda dim: ranges[dim].depth)
-        known = moved in (channel, *self.plan.microkernel.reduction[:1])
-        if not known or not ranges[moved].depth:
+        if moved not in (channel, reduction[0]) or not ranges[moved].depth:
             return None
         tiles = self._uses(ranges)
         if prod(tiles.values()) == 1:
             return None
         dim = max(tiles, key=lambda dim: tiles[dim])
         start, unit = ranges[dim].start, self.plan.microkernel.extent(dim)
-        first, shift = channels.start + channels.size, 0
+        first, shift, wraps = channels.start + channels.size, 0, None
         if moved != channel:
             first, shift = channels.start, ranges[moved].size
-        found = NextBlock(first, channels.size, shift, dim, start, unit, tiles[dim])
+            wraps = self._wraps(moved, channel, ranges)
+        found = NextBlock(first, channels.size, shift, dim, start, unit, tiles[dim], wraps)
         return found if self._is_worth_while(found) else None
+
+    def _wraps(self, moved: str, channel: str, ranges: Ranges) -> tuple[Index, int] | None:
+        """Where blocks along the reduction dim `moved` end, and the end of the last one of all that
+        the loop around them, over the output channels, has for each of its steps."""
+        others = [dim for dim in self.problem.weights.dims if dim != moved]
+        around = max(ranges[dim].depth for dim in others)
+        whole = ranges[moved].within == self.problem.extent(moved)
+        if not whole or not around or ranges[channel].depth != around:
+            return None
+        size = ranges[moved].size
+        return ranges[moved].start + size, -(-ranges[moved].within // size) * size
 
     def _is_worth_while(self, upcoming: NextBlock) -> bool:
         """Whether the multiply-adds of a step leave room for its part of the prefetches."""

@@ -1,15 +1,15 @@
 // RUN: mopt-opt --mopt-tile="machine=znver5" %s | FileCheck %s
 
-// Each step of the input channels reads rows from another page. Three outer products per row of
-// taps, nine per channel: the rows of two channels later are asked for, in every line that they may
-// touch, once per run of taps.
+// Each step of the input channels reads rows from another page. An outer product of 14 registers
+// takes 7 cycles, the nine of a channel 63: the rows of twelve channels later are asked for, 800
+// cycles before they are read, in every line that they may touch, once per run of taps.
 
 // CHECK-LABEL: func.func @later_channel
 // CHECK:         affine.for %h = 0 to 14
 // CHECK:           affine.for %[[C:c.+]] = 0 to 72 iter_args
 // CHECK:             affine.for %[[R:r.+]] = 0 to 3 iter_args
-// CHECK-NEXT:          affine.prefetch %arg0[0, %[[C]] + 2, %h + %[[R]], 0], read, locality<3>
-// CHECK-NEXT:          affine.prefetch %arg0[0, %[[C]] + 2, %h + %[[R]], 15], read, locality<3>
+// CHECK-NEXT:          affine.prefetch %arg0[0, %[[C]] + 12, %h + %[[R]], 0], read, locality<3>
+// CHECK-NEXT:          affine.prefetch %arg0[0, %[[C]] + 12, %h + %[[R]], 15], read, locality<3>
 // CHECK-NEXT:          affine.for %s{{.*}} = 0 to 3 iter_args
 // CHECK-NOT:             affine.prefetch
 // CHECK:         return

@@ -13,12 +13,12 @@
 // CHECK:             vector.outerproduct
 // CHECK-NOT:       affine.prefetch %arg2
 // CHECK:           vector.maskedstore %arg2
-func.func @conv(%input: memref<1x6x16x16xf32>, %weights: memref<16x6x3x3xf32>,
+func.func @conv(%input: memref<1x12x16x16xf32>, %weights: memref<16x12x3x3xf32>,
                 %output: memref<1x16x14x14xf32>) {
   linalg.conv_2d_nchw_fchw {mopt.plan = {
       machine = "znver5", threads = 1, packing = "whole", levels = [],
       microkernel = {lanes = "k", vector = 16, tile = {k = 16, w = 14}, reduction = ["c", "r", "s"]}}}
-    ins(%input, %weights : memref<1x6x16x16xf32>, memref<16x6x3x3xf32>)
+    ins(%input, %weights : memref<1x12x16x16xf32>, memref<16x12x3x3xf32>)
     outs(%output : memref<1x16x14x14xf32>)
   return
 }

@@ -46,6 +46,29 @@ func.func @next_block_of_reduction(%input: memref<1x16x8x16xf32>, %weights: memr
 
 // -----
 
+// The last block along the input channels is followed by the first one of the next output channels.
+
+// CHECK:         #[[WRAP:.+]] = affine_map<(d0) -> ((d0 + 8) floordiv 16)>
+// CHECK-LABEL: func.func @next_block_of_channels
+// CHECK:         affine.for %k_L2 = 0 to 64 step 32
+// CHECK:           affine.for %c_L2 = 0 to 16 step 8
+// CHECK:             %[[WRAPS:.+]] = affine.apply #[[WRAP]](%c_L2)
+// CHECK:             affine.for %[[C:c.+]] = #{{.+}}(%c_L2) to #{{.+}}(%c_L2) iter_args
+// CHECK-NEXT:          affine.prefetch %arg1[%k_L2 + %{{.+}} * 6 + %[[WRAPS]] * 32, %[[C]] - %[[WRAPS]] * 16 + 8, 0, 0], read
+func.func @next_block_of_channels(%input: memref<1x16x8x16xf32>, %weights: memref<64x16x3x3xf32>,
+                                  %output: memref<1x64x6x14xf32>) {
+  linalg.conv_2d_nchw_fchw {mopt.plan = {
+      machine = "znver5", threads = 1, packing = "L2",
+      microkernel = {lanes = "k", vector = 16, tile = {k = 16, w = 14}, reduction = ["c", "r", "s"]},
+      levels = [{name = "L2", order = ["k", "c", "h", "w", "r", "s"],
+                 tile = {k = 32, h = 6, w = 14, c = 8, r = 3, s = 3}}]}}
+    ins(%input, %weights : memref<1x16x8x16xf32>, memref<64x16x3x3xf32>)
+    outs(%output : memref<1x64x6x14xf32>)
+  return
+}
+
+// -----
+
 // More register tiles than rows: they take turns, a row each.
 
 // CHECK:         #[[TURN:.+]] = affine_map<(d0) -> (d0 mod 16)>

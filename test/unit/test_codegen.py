@@ -124,6 +124,19 @@ def test_random_plans(seed: int, threads: int) -> None:
     assert workload.error(output, reference, input_, weights) < 1
 
 
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("h", [1, 9])
+def test_nothing_to_reduce(seed: int, h: int) -> None:
+    """One tap of one channel; with a single pixel only output channels are left."""
+    generator = random.Random(seed)
+    workload = Workload("scale", k=1 + 7 * seed, h=h, w=h, c=1, r=1, s=1)
+    text = with_plan(workload.mlir(), generator, 1)
+    input_, weights, output = workload.operands(seed)
+    mopt_mlir.compile(text, require_tiled=True)["conv"](input_, weights, output)
+    reference = workload.reference(input_, weights)
+    assert workload.error(output, reference, input_, weights) < 1
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_constant_weights(seed: int) -> None:
     (workload,) = random_workloads(1, 500 + seed)
