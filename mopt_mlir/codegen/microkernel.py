@@ -25,7 +25,7 @@ from mopt_mlir.codegen.prefetch import (
     emit_output_prefetch,
     steps_within,
 )
-from mopt_mlir.codegen.prefetch_weights import BlockPrefetch, PanelPrefetch
+from mopt_mlir.codegen.prefetch_weights import PanelPrefetch, RowPrefetch
 from mopt_mlir.codegen.ranges import Range, nearest
 from mopt_mlir.plan import Microkernel
 from mopt_mlir.problem import Problem, Tensor
@@ -112,13 +112,18 @@ def emit_microkernel(
     ]
     if panels is not None:
         panel = panels.panel_of(builder, ranges)
-        ahead.append(BlockPrefetch.of(builder, problem, operands.weights, panels, start))
+        ahead.append(RowPrefetch.of_block(builder, problem, operands.weights, panels, start))
+    elif place.following is not None:
+        following = place.following
+        ahead.append(
+            RowPrefetch.in_place(builder, problem, kernel, operands.weights, following, ranges)
+        )
     _prefetch_output(output, kernel, ranges, sizes, place.upcoming.output)
     if partials is not None and (along := nearest(problem.parallel_dims, ranges)):
         here = partials.tile(builder, start)
         partials.prefetch(builder, here, along, len(tile.vectors) * len(tile.scalars))
     if panels is not None and panel is not None:
-        ahead.append(PanelPrefetch.of(builder, panels, panel, ranges))
+        ahead.append(PanelPrefetch.of(builder, panels, place.following, panel, ranges))
     prefetches = [prefetch for prefetch in ahead if prefetch is not None]
     reduction = _Reduction(builder, problem, kernel, operands, place, panel, prefetches, tile)
     output.finish(reduction.emit(kernel.reduction, start, initial), reduced)

@@ -143,7 +143,7 @@ class Nest:
         }
         upcoming = self._lookahead.block(block[self._channel], place.ranges)
         panels = self._pack(place.scratch, block, self._ways if depth == 0 else 1, upcoming)
-        return replace(place, panels=panels, stepped=None)
+        return replace(place, panels=panels, stepped=None, following=None)
 
     def _inside(self, place: Place, dim: str, tile: Range) -> Place:
         """`place` in a loop over `dim`, at `tile`."""
@@ -154,18 +154,17 @@ class Nest:
             origin = {dim: place.ranges[dim].start for dim in dims}
             units = {dim: kernel.extent(dim) for dim in dims}
             inner = replace(inner, partials=Partials(place.sums, origin, units))
-        return inner if inner.panels is None else self._in_panels(inner, dim, place.ranges)
+        return self._with_following(inner, dim, place.ranges)
 
-    def _in_panels(self, inner: Place, dim: str, outer: Ranges) -> Place:
-        """`inner`, in a loop over `dim`, with the panels that are read next: the innermost loop in
+    def _with_following(self, inner: Place, dim: str, outer: Ranges) -> Place:
+        """`inner`, in a loop over `dim`, with the weights that are read next: the innermost loop in
         them tells it around one that reads them again."""
         if dim in self.problem.weights.dims:
             return replace(inner, stepped=(dim, inner.ranges[dim].size))
         if inner.stepped is None:
             return inner
-        following = self._lookahead.panels(*inner.stepped, outer)
-        panels = inner.panels and replace(inner.panels, following=following)
-        return replace(inner, panels=panels, stepped=None)
+        following = self._lookahead.weights(*inner.stepped, outer)
+        return replace(inner, following=following, stepped=None)
 
     # ---- bands of loops ----------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from typing import Any
 from mopt_mlir.codegen.builder import Builder
 from mopt_mlir.codegen.index import Index
 from mopt_mlir.codegen.ranges import Range
-from mopt_mlir.codegen.upcoming import NextBlock, NextPanels
+from mopt_mlir.codegen.upcoming import NextBlock
 from mopt_mlir.problem import Tensor
 
 
@@ -56,8 +56,7 @@ class Panels:
     """Packed weights: `memref[panel, *reduction, lane]`, `width` output channels in a panel.
 
     The block starts at `starts[dim]` of the weights; the reduction axes are in the order
-    `reduction`. `upcoming` is the block that these panels will hold next, if that is known, and
-    `following` the panels among these that are read next.
+    `reduction`. `upcoming` is the block that these panels will hold next, if that is known.
     """
 
     memref: Any
@@ -66,7 +65,6 @@ class Panels:
     reduction: tuple[str, ...]
     starts: Mapping[str, Index]
     upcoming: NextBlock | None = None
-    following: NextPanels | None = None
 
     def panel_of(self, builder: Builder, ranges: Mapping[str, Range]) -> Index:
         """Which panel holds the register tile that begins at the start of `ranges`."""

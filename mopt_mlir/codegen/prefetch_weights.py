@@ -1,4 +1,4 @@
-"""Prefetching the weights that are packed next, and the panels that are read next.
+"""Prefetching the weights that are packed next, and those that are read next.
 
 Several register tiles share what is used after the current block or panels: each asks for a part of
 it, so that memory delivers while they compute, instead of all at once when they have done.
@@ -7,7 +7,7 @@ it, so that memory delivers while they compute, instead of all at once when they
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
@@ -15,50 +15,45 @@ from mopt_mlir.codegen.builder import Builder
 from mopt_mlir.codegen.index import Index
 from mopt_mlir.codegen.operands import Panels, element
 from mopt_mlir.codegen.ranges import Range
-from mopt_mlir.codegen.upcoming import LINE_BYTES, NextBlock, rows_at_once
-from mopt_mlir.problem import Problem
+from mopt_mlir.codegen.upcoming import LINE_BYTES, NextWeights, has_room, rows_at_once
+from mopt_mlir.plan import Microkernel
+from mopt_mlir.problem import Problem, Role
 
 MOST_STEP_BYTES = 256
 """Weights that are further apart from step to step are not the dense rows that this is made for."""
 
-PANELS_IN_L2 = 256 << 10
-"""Bytes of packed weights that are left to the L2 cache, where they stay between their uses."""
+LEFT_TO_L2 = 256 << 10
+"""Bytes of weights that are left to the L2 cache, where they stay between their uses."""
 
 
 @dataclass(frozen=True)
-class BlockPrefetch:
-    """The part of `block`, the weights that are packed next, which one register tile asks for, at
-    each step of the reduction dim `dim`: its rows are the output channels from `first` on, `shift`
+class RowPrefetch:
+    """The part of the weights that are packed, or read in place, next which one register tile asks
+    for, at each step of the reduction dim `dim`: `rows` output channels from `first` on, `shift`
     further along `dim`."""
 
     builder: Builder
     problem: Problem
-    channel: str
     weights: Any
-    block: NextBlock
-    first: Index
-    shift: Index
     dim: str
+    first: Index
+    rows: int
+    shift: Index = field(default_factory=Index)
 
     @staticmethod
-    def of(
+    def of_block(
         builder: Builder,
         problem: Problem,
         weights: Any,
         panels: Panels,
         tile: Mapping[str, Index],
-    ) -> BlockPrefetch | None:
+    ) -> RowPrefetch | None:
         """That of the register tile at `tile`, while `panels` hold the current block, if the next
         one is known and its rows are dense."""
         block = panels.upcoming
-        if block is None:
+        if block is None or not _is_dense(problem, panels.reduction[0]):
             return None
-        dim = panels.reduction[0]
-        step = problem.weights.step(dim)
-        if step is None or step * problem.weights.element.size > MOST_STEP_BYTES:
-            return None
-        offset = tile[block.dim] - block.start
-        rows = -(-block.count // block.tiles)
+        offset, rows = tile[block.dim] - block.start, block.rows
         parts = -(-block.count // rows)
         if offset.terms:
             part = builder.apply("part", offset, block.unit, parts if parts < block.tiles else 0)
@@ -69,25 +64,66 @@ class BlockPrefetch:
             end, length = block.wraps
             wrap = builder.apply("wrap", end, length)  # 1 where the end is reached, else 0
             first, shift = first + wrap * block.count, shift - wrap * length
-        return BlockPrefetch(builder, problem, panels.channel, weights, block, first, shift, dim)
+        return RowPrefetch(builder, problem, weights, panels.reduction[0], first, rows, shift)
+
+    @staticmethod
+    def in_place(
+        builder: Builder,
+        problem: Problem,
+        kernel: Microkernel,
+        weights: Any,
+        following: NextWeights,
+        ranges: Mapping[str, Range],
+    ) -> RowPrefetch | None:
+        """That of the register tile at the start of `ranges`, if the output channels that follow
+        are known and worth while: in each row, which begins on another page, the hardware's
+        prefetchers start anew."""
+        (channel,) = problem.by_role(Role.OUT_CHANNEL)
+        elements = prod(problem.extent(dim) for dim in problem.weights.dims)
+        is_large = elements * problem.weights.element.size > LEFT_TO_L2
+        if following.dim != channel or not kernel.reduction or not is_large:
+            return None
+        dim, *inner = kernel.reduction
+        rows = -(-kernel.extent(channel) // following.tiles)
+        parts = -(-kernel.extent(channel) // rows)
+        taps = prod(ranges[dim].size for dim in inner)
+        fits = has_room(rows_at_once(rows, _step_bytes(problem, dim)), kernel, taps)
+        if not fits or not _is_dense(problem, dim):
+            return None
+        first = ranges[channel].start + following.step
+        if parts > 1:
+            tile = ranges[following.along].start
+            first = first + builder.apply("part", tile, following.unit, parts) * rows
+        return RowPrefetch(builder, problem, weights, dim, first, rows)
 
     def emit(self, point: Mapping[str, Index]) -> None:
         """Ask for the lines of the step at `point`; dims of inner loops count as 0."""
-        tensor, block = self.problem.weights, self.block
-        size = (tensor.step(self.dim) or 1) * tensor.element.size
-        rows = -(-block.count // block.tiles)
+        tensor = self.problem.weights
+        (channel,) = self.problem.by_role(Role.OUT_CHANNEL)
+        size = _step_bytes(self.problem, self.dim)
         at = {dim: point.get(dim, Index()) for dim in tensor.dims}
         at[self.dim] = at[self.dim] + self.shift
-        each = rows_at_once(block, size)
+        each = rows_at_once(self.rows, size)
         turn = Index()
-        if each < rows:  # a power of two, as there is no cheap remainder of another number
-            turns = 1 << (-(-rows // each) - 1).bit_length()
+        if each < self.rows:  # a power of two, as there is no cheap remainder of another number
+            turns = 1 << (-(-self.rows // each) - 1).bit_length()
             turn = self.builder.apply("turn", point[self.dim], modulo=turns) * each
         for row in range(each):
-            where = element(tensor, {**at, self.channel: self.first + turn + row})
+            where = element(tensor, {**at, channel: self.first + turn + row})
             for start in range(0, max(size, 1), LINE_BYTES):
                 shift = start // tensor.element.size
                 self.builder.prefetch(self.weights, [*where[:-1], where[-1] + shift])
+
+
+def _step_bytes(problem: Problem, dim: str) -> int:
+    """Bytes from one step of `dim` to the next in the weights: an element where it is unknown."""
+    return (problem.weights.step(dim) or 1) * problem.weights.element.size
+
+
+def _is_dense(problem: Problem, dim: str) -> bool:
+    """Whether the rows of weights, of which each step of `dim` reads a part, are dense."""
+    known = problem.weights.step(dim) is not None
+    return known and _step_bytes(problem, dim) <= MOST_STEP_BYTES
 
 
 @dataclass(frozen=True)
@@ -102,6 +138,7 @@ class PanelPrefetch:
 
     builder: Builder
     panels: Panels
+    following: NextWeights
     panel: Index
     dim: str
     ranges: Mapping[str, Range]
@@ -111,16 +148,19 @@ class PanelPrefetch:
 
     @staticmethod
     def of(
-        builder: Builder, panels: Panels, panel: Index, ranges: Mapping[str, Range]
+        builder: Builder,
+        panels: Panels,
+        following: NextWeights | None,
+        panel: Index,
+        ranges: Mapping[str, Range],
     ) -> PanelPrefetch | None:
         """That of the register tile at the start of `ranges`, which reads `panel`, if it is worth
         while."""
-        if panels.following is None or not panels.reduction:
+        if following is None or not panels.reduction:
             return None
         size = _element_size(panels.memref)
-        if prod(panels.memref.type.shape) * size <= PANELS_IN_L2:
+        if prod(panels.memref.type.shape) * size <= LEFT_TO_L2:
             return None
-        following = panels.following
         dim = _asking(panels, ranges)
         read, step = _per_step(panels, ranges, dim)
         lines = -(-read * size // LINE_BYTES)
@@ -133,12 +173,11 @@ class PanelPrefetch:
             tile = ranges[following.along].start
             part = builder.apply("part", tile, following.unit, parts)
             first = part * (together * each)
-        return PanelPrefetch(builder, panels, panel, dim, ranges, first, each, spacing)
+        return PanelPrefetch(builder, panels, following, panel, dim, ranges, first, each, spacing)
 
     def emit(self, point: Mapping[str, Index]) -> None:
         """Ask for the lines of the step at `point`, which has the reduction dims that are known."""
-        panels, following = self.panels, self.panels.following
-        assert following is not None
+        panels, following = self.panels, self.following
         begin = {dim: self.ranges[dim].start for dim in panels.reduction}
         panel, step = self.panel, point[self.dim] - begin[self.dim]
         at = {dim: point.get(dim, start) for dim, start in begin.items()}
@@ -158,11 +197,11 @@ def _asking(panels: Panels, ranges: Mapping[str, Range]) -> str:
     """The longest loop of the reduction, or the first one inside of it that reads without gaps."""
     longest = max(panels.reduction, key=lambda dim: ranges[dim].size)
     loops = panels.reduction[panels.reduction.index(longest) :]
-    dense = (dim for dim in loops if ranges[dim].size > 1 and _is_dense(panels, ranges, dim))
+    dense = (dim for dim in loops if ranges[dim].size > 1 and _reads_run(panels, ranges, dim))
     return next(dense, longest)
 
 
-def _is_dense(panels: Panels, ranges: Mapping[str, Range], dim: str) -> bool:
+def _reads_run(panels: Panels, ranges: Mapping[str, Range], dim: str) -> bool:
     """Whether a step of `dim` reads one run of a panel."""
     extents = dict(zip(panels.reduction, panels.memref.type.shape[1:-1], strict=True))
     inner = panels.reduction[panels.reduction.index(dim) + 1 :]

@@ -8,7 +8,7 @@ from math import prod
 
 from mopt_mlir.codegen.index import Index
 from mopt_mlir.codegen.ranges import Range
-from mopt_mlir.plan import Plan
+from mopt_mlir.plan import Microkernel, Plan
 from mopt_mlir.problem import LinearForm, Problem, Role, Tensor
 
 Ranges = Mapping[str, Range]
@@ -16,7 +16,7 @@ Ranges = Mapping[str, Range]
 LINE_BYTES = 64
 
 MOST_PREFETCHES = 1 / 4
-"""Per multiply-add: where the next block of weights needs more, it is not worth while."""
+"""Of weights per multiply-add: where those that are used next need more, it is not worth while."""
 
 NEAR_BYTES = 32 << 10
 """Input that is read between two steps of a loop, at most, to prefetch it a step earlier: most of
@@ -48,10 +48,15 @@ class NextBlock:
     tiles: int
     wraps: tuple[Index, int] | None = None
 
+    @property
+    def rows(self) -> int:
+        """What each register tile asks for."""
+        return -(-self.count // self.tiles)
+
 
 @dataclass(frozen=True)
-class NextPanels:
-    """The packed weights that are read after the current ones: `step` further along `dim`.
+class NextWeights:
+    """The weights that are read after the current ones: `step` further along `dim`.
 
     Until then register tiles step along `along` in steps of `unit`, `tiles` times: each of them can
     prefetch a part.
@@ -134,9 +139,8 @@ class Lookahead:
         kernel, weights = self.plan.microkernel, self.problem.weights
         inner, sizes = kernel.reduction[1:], self.plan.levels[-1].tile
         size = (weights.step(kernel.reduction[0]) or 1) * weights.element.size
-        registers = prod(kernel.tile.values()) // kernel.vector
-        work = registers * prod(sizes[dim] for dim in inner)
-        return rows_at_once(upcoming, size) <= MOST_PREFETCHES * work
+        taps = prod(sizes[dim] for dim in inner)
+        return has_room(rows_at_once(upcoming.rows, size), kernel, taps)
 
     def _uses(self, ranges: Ranges) -> dict[str, int]:
         """The register tiles along each dim that read the same weights, in `ranges`."""
@@ -146,13 +150,13 @@ class Lookahead:
             if dim in self.problem.input.dims
         }
 
-    def panels(self, dim: str, step: int, ranges: Ranges) -> NextPanels:
-        """The panels that are read next, `step` further along `dim`, in a loop through `ranges`
+    def weights(self, dim: str, step: int, ranges: Ranges) -> NextWeights:
+        """The weights that are read next, `step` further along `dim`, in a loop through `ranges`
         that reads the current ones again and again."""
         tiles = self._uses(ranges)
         along = max(tiles, key=lambda dim: tiles[dim])
         unit = self.plan.microkernel.extent(along)
-        return NextPanels(dim, step, along, unit, tiles[along])
+        return NextWeights(dim, step, along, unit, tiles[along])
 
     def inside(self, outer: Upcoming, dim: str, ranges: Ranges, step: int) -> Upcoming:
         """What is accessed next inside a loop over `dim`, which goes through `ranges` in steps of
@@ -189,9 +193,15 @@ class Lookahead:
         return outer if outer and near else (dim, step)
 
 
-def rows_at_once(upcoming: NextBlock, size: int) -> int:
-    """Rows of weights, of `size` bytes per step, that one register tile asks for in each step."""
-    rows = -(-upcoming.count // upcoming.tiles)
+def has_room(prefetches: int, kernel: Microkernel, taps: int) -> bool:
+    """Whether the multiply-adds of so many taps leave room for the prefetches beside them."""
+    registers = prod(kernel.tile.values()) // kernel.vector
+    return prefetches <= MOST_PREFETCHES * registers * taps
+
+
+def rows_at_once(rows: int, size: int) -> int:
+    """Of so many rows of weights, of `size` bytes per step, that a register tile asks for, those
+    that it asks for in each step."""
     return min(rows, max(1, rows * size // (LINE_BYTES // 2)))
 
 

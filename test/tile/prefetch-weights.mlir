@@ -178,3 +178,27 @@ func.func @too_many_rows(%input: memref<1x16x5x16xf32>, %weights: memref<128x16x
     outs(%output : memref<1x128x3x14xf32>)
   return
 }
+
+// -----
+
+// Weights in place, 512 KB of them: of the four register tiles that read four rows each asks for one
+// of the next four.
+
+// CHECK:         #[[PART:.+]] = affine_map<(d0) -> ((d0 floordiv 16) mod 4)>
+// CHECK-LABEL: func.func @next_rows
+// CHECK:         affine.for %k = 0 to 64 step 4
+// CHECK:           affine.for %w = 0 to 64 step 16
+// CHECK:             %[[ROW:.+]] = affine.apply #[[PART]](%w)
+// CHECK:             affine.for %[[C:c.+]] = 0 to 2048 iter_args
+// CHECK:               affine.prefetch %arg1[%k + %[[ROW]] + 4, %[[C]], 0, 0], read, locality<3>
+// CHECK-NOT:           affine.prefetch %arg1
+// CHECK:               vector.outerproduct
+func.func @next_rows(%input: memref<1x2048x1x64xf32>, %weights: memref<64x2048x1x1xf32>,
+                     %output: memref<1x64x1x64xf32>) {
+  linalg.conv_2d_nchw_fchw {mopt.plan = {
+      machine = "znver5", threads = 1, packing = "none", levels = [],
+      microkernel = {lanes = "w", vector = 16, tile = {k = 4, w = 16}, reduction = ["c"]}}}
+    ins(%input, %weights : memref<1x2048x1x64xf32>, memref<64x2048x1x1xf32>)
+    outs(%output : memref<1x64x1x64xf32>)
+  return
+}
