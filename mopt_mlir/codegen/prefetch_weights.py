@@ -80,8 +80,8 @@ class RowPrefetch:
         prefetchers start anew."""
         (channel,) = problem.by_role(Role.OUT_CHANNEL)
         elements = prod(problem.extent(dim) for dim in problem.weights.dims)
-        is_large = elements * problem.weights.element.size > LEFT_TO_L2
-        if following.dim != channel or not kernel.reduction or not is_large:
+        comes_from_l2 = elements * problem.weights.element.size <= LEFT_TO_L2 or not following.far
+        if following.dim != channel or not kernel.reduction or comes_from_l2:
             return None
         dim, *inner = kernel.reduction
         rows = -(-kernel.extent(channel) // following.tiles)

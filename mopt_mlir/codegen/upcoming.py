@@ -59,7 +59,7 @@ class NextWeights:
     """The weights that are read after the current ones: `step` further along `dim`.
 
     Until then register tiles step along `along` in steps of `unit`, `tiles` times: each of them can
-    prefetch a part.
+    prefetch a part. `far` says that they are not part of the same tile of L2.
     """
 
     dim: str
@@ -67,6 +67,7 @@ class NextWeights:
     along: str
     unit: int
     tiles: int
+    far: bool
 
 
 @dataclass(frozen=True)
@@ -156,7 +157,8 @@ class Lookahead:
         tiles = self._uses(ranges)
         along = max(tiles, key=lambda dim: tiles[dim])
         unit = self.plan.microkernel.extent(along)
-        return NextWeights(dim, step, along, unit, tiles[along])
+        near = next((v.tile for v in self.plan.levels if v.name == "L2"), {})
+        return NextWeights(dim, step, along, unit, tiles[along], step >= near.get(dim, 1))
 
     def inside(self, outer: Upcoming, dim: str, ranges: Ranges, step: int) -> Upcoming:
         """What is accessed next inside a loop over `dim`, which goes through `ranges` in steps of
