@@ -2,9 +2,9 @@
 
 Each step of the outermost reduction dim (an input channel, as a rule) reads a short run of pixels
 from another page, which hardware prefetchers do not foresee: without help every step waits for
-memory. So the lines of a later step are asked for, once per run of filter taps: some steps ahead in
-the same register tile, or, where the whole reduction is short, the same step of a later tile.
-Where several register tiles share what is read next, each asks for a part of it.
+memory. So the lines of a later step are asked for, once per run of filter taps: some steps ahead,
+from the end of a register tile on in the next one, or, where the whole reduction is short, the same
+step of a later tile. Where several register tiles share what is read next, each asks for a part.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from mopt_mlir.problem import Problem, Tensor
 AHEAD_CYCLES = 800
 """Between a prefetch and its use, while the core computes. Measured on Zen 5, cold: with half as
 many, plans whose channels come from memory for one register tile at a time take up to 8% longer;
-with twice as many they are as fast, and more of the first steps of a tile go without."""
+with twice as many they are as fast."""
 
 OUTPUT_AHEAD_CYCLES = 700
 """Best between a prefetch of output and its stores: the prefetches of a register tile come all at
@@ -93,10 +93,26 @@ class InputPrefetch:
         elif is_short:
             return
         else:
-            at[channel] = at[channel] + max(1, steps_within(AHEAD_CYCLES, self.kernel) // taps)
+            self._move_ahead(at, max(1, steps_within(AHEAD_CYCLES, self.kernel) // taps))
         for run in _runs(tensor, at, self.sizes):
             for start in lines:
                 self.builder.prefetch(self.memref, [*run[:-1], run[-1] + start])
+
+    def _move_ahead(self, at: dict[str, Index], steps: int) -> None:
+        """Move `at` so many channels on; behind the last one come the first ones of the next
+        register tile. What lies behind them in memory is not read soon, if ever: asking for that
+        would only take room in the caches."""
+        channel, tile = self.kernel.reduction[0], self._next_tile
+        part = self.ranges[channel]
+        first, count = part.start, part.size
+        if tile is not None and part.depth > self.ranges[tile].depth:  # it sees all parts
+            first, count = Index(), part.within
+            tile = tile if count == self.problem.extent(channel) else None
+        at[channel] = at[channel] + min(steps, count)
+        if tile is not None:
+            wrap = self.builder.apply("wrap", at[channel] - first, count)
+            at[channel] = at[channel] - wrap * count
+            at[tile] = at[tile] + wrap * self.ranges[tile].size
 
     @cached_property
     def _next_tile(self) -> str | None:

@@ -2,14 +2,18 @@
 
 // Each step of the input channels reads rows from another page. An outer product of 14 registers
 // takes 7 cycles, the nine of a channel 63: the rows of twelve channels later are asked for, 800
-// cycles before they are read, in every line that they may touch, once per run of taps.
+// cycles before they are read, in every line that they may touch, once per run of taps; from the last
+// channels on those of the next row of output.
 
+// CHECK-DAG:     #[[WRAP:.+]] = affine_map<(d0) -> ((d0 + 12) floordiv 72)>
+// CHECK-DAG:     #[[WRAPS:.+]] = affine_map<(d0) -> ((d0 + 12) floordiv 144)>
 // CHECK-LABEL: func.func @later_channel
 // CHECK:         affine.for %h = 0 to 14
 // CHECK:           affine.for %[[C:c.+]] = 0 to 72 iter_args
 // CHECK:             affine.for %[[R:r.+]] = 0 to 3 iter_args
-// CHECK-NEXT:          affine.prefetch %arg0[0, %[[C]] + 12, %h + %[[R]], 0], read, locality<3>
-// CHECK-NEXT:          affine.prefetch %arg0[0, %[[C]] + 12, %h + %[[R]], 15], read, locality<3>
+// CHECK-NEXT:          %[[ON:.+]] = affine.apply #[[WRAP]](%[[C]])
+// CHECK-NEXT:          affine.prefetch %arg0[0, %[[C]] - %[[ON]] * 72 + 12, %[[ON]] + %h + %[[R]], 0], read, locality<3>
+// CHECK-NEXT:          affine.prefetch %arg0[0, %[[C]] - %[[ON]] * 72 + 12, %[[ON]] + %h + %[[R]], 15], read, locality<3>
 // CHECK-NEXT:          affine.for %s{{.*}} = 0 to 3 iter_args
 // CHECK-NOT:             affine.prefetch
 // CHECK:         return
@@ -19,6 +23,28 @@ func.func @later_channel(%input: memref<1x72x16x16xf32>, %weights: memref<16x72x
       machine = "znver5", threads = 1, packing = "whole", levels = [],
       microkernel = {lanes = "k", vector = 16, tile = {k = 16, w = 14}, reduction = ["c", "r", "s"]}}}
     ins(%input, %weights : memref<1x72x16x16xf32>, memref<16x72x3x3xf32>)
+    outs(%output : memref<1x16x14x14xf32>)
+  return
+}
+
+// A loop through parts of the channels, around the register tile: only the last part is followed by
+// the next row.
+
+// CHECK-LABEL: func.func @parts_of_channels
+// CHECK:         affine.for %h_L1 = 0 to 14
+// CHECK:           affine.for %c_L1 = 0 to 144 step 72
+// CHECK:             affine.for %[[C:c.+]] = #{{.+}}(%c_L1) to #{{.+}}(%c_L1) iter_args
+// CHECK:               affine.for %[[R:r.+]] = 0 to 3 iter_args
+// CHECK-NEXT:            %[[ON:.+]] = affine.apply #[[WRAPS]](%[[C]])
+// CHECK-NEXT:            affine.prefetch %arg0[0, %[[C]] - %[[ON]] * 144 + 12, %[[ON]] + %h_L1 + %[[R]], 0], read
+func.func @parts_of_channels(%input: memref<1x144x16x16xf32>, %weights: memref<16x144x3x3xf32>,
+                             %output: memref<1x16x14x14xf32>) {
+  linalg.conv_2d_nchw_fchw {mopt.plan = {
+      machine = "znver5", threads = 1, packing = "L1",
+      microkernel = {lanes = "k", vector = 16, tile = {k = 16, w = 14}, reduction = ["c", "r", "s"]},
+      levels = [{name = "L1", order = ["k", "h", "w", "r", "s", "c"],
+                 tile = {k = 16, h = 1, w = 14, c = 72, r = 3, s = 3}}]}}
+    ins(%input, %weights : memref<1x144x16x16xf32>, memref<16x144x3x3xf32>)
     outs(%output : memref<1x16x14x14xf32>)
   return
 }
