@@ -27,6 +27,21 @@ func.func @later_channel(%input: memref<1x72x16x16xf32>, %weights: memref<16x72x
   return
 }
 
+// Two registers: each of them waits four cycles for its last sum, so nine outer products take 36.
+
+// CHECK-LABEL: func.func @latency
+// CHECK:           affine.for %[[C:c.+]] = 0 to 72 iter_args
+// CHECK:             affine.prefetch %arg0[0, %[[C]] - %{{.+}} * 72 + 22, %{{.+}}, %{{.+}}], read
+func.func @latency(%input: memref<1x72x16x16xf32>, %weights: memref<16x72x3x3xf32>,
+                   %output: memref<1x16x14x14xf32>) {
+  linalg.conv_2d_nchw_fchw {mopt.plan = {
+      machine = "znver5", threads = 1, packing = "whole", levels = [],
+      microkernel = {lanes = "k", vector = 16, tile = {k = 16, w = 2}, reduction = ["c", "r", "s"]}}}
+    ins(%input, %weights : memref<1x72x16x16xf32>, memref<16x72x3x3xf32>)
+    outs(%output : memref<1x16x14x14xf32>)
+  return
+}
+
 // A loop through parts of the channels, around the register tile: only the last part is followed by
 // the next row.
 

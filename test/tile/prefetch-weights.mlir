@@ -202,3 +202,38 @@ func.func @next_rows(%input: memref<1x2048x1x64xf32>, %weights: memref<64x2048x1
     outs(%output : memref<1x64x1x64xf32>)
   return
 }
+
+// -----
+
+// Rows of the same tile of L2 are there already when they are read again.
+
+// CHECK-LABEL: func.func @rows_in_l2
+// CHECK-NOT:     affine.prefetch %arg1
+// CHECK:         return
+func.func @rows_in_l2(%input: memref<1x2048x1x64xf32>, %weights: memref<64x2048x1x1xf32>,
+                     %output: memref<1x64x1x64xf32>) {
+  linalg.conv_2d_nchw_fchw {mopt.plan = {
+      machine = "znver5", threads = 1, packing = "none", levels = [
+          {name = "L2", order = ["k", "w", "c"], tile = {k = 32, w = 64, c = 2048}}],
+      microkernel = {lanes = "w", vector = 16, tile = {k = 4, w = 16}, reduction = ["c"]}}}
+    ins(%input, %weights : memref<1x2048x1x64xf32>, memref<64x2048x1x1xf32>)
+    outs(%output : memref<1x64x1x64xf32>)
+  return
+}
+
+// -----
+
+// Three multiply-adds per step leave no room for a prefetch.
+
+// CHECK-LABEL: func.func @no_room_for_rows
+// CHECK-NOT:     affine.prefetch %arg1
+// CHECK:         return
+func.func @no_room_for_rows(%input: memref<1x2048x1x64xf32>, %weights: memref<64x2048x1x1xf32>,
+                     %output: memref<1x64x1x64xf32>) {
+  linalg.conv_2d_nchw_fchw {mopt.plan = {
+      machine = "znver5", threads = 1, packing = "none", levels = [],
+      microkernel = {lanes = "w", vector = 16, tile = {k = 3, w = 16}, reduction = ["c"]}}}
+    ins(%input, %weights : memref<1x2048x1x64xf32>, memref<64x2048x1x1xf32>)
+    outs(%output : memref<1x64x1x64xf32>)
+  return
+}
