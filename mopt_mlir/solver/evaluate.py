@@ -17,6 +17,7 @@ from mopt_mlir.machine.machine import Machine
 from mopt_mlir.model.classes import PermutationClass, Reuse, permutation_classes
 from mopt_mlir.model.cost import (
     MEMORY,
+    OUTPUT_PASSES,
     PACK_CYCLES,
     PACK_PASSES,
     PACKED_COPIES,
@@ -30,6 +31,7 @@ from mopt_mlir.model.microkernel import whole_to_pack
 from mopt_mlir.plan import LEVELS
 from mopt_mlir.problem import Problem
 from mopt_mlir.solver.space import Choice, works
+from mopt_mlir.solver.sums import waiting_sums
 from mopt_mlir.solver.walk import Floats, Ints, Tiles, Walk, Walker, occupied, touched
 
 OUTPUT = 2
@@ -49,7 +51,8 @@ class Costs:
     """Per tiling: the objective in seconds, by how much the fullest cache overflows (1 or less
     fits), the number of loops that iterate, the class of each level (`[tiling, level]`, an index
     into `Evaluator.classes`), the packing (an index into `Evaluator.packings`) and whether the
-    output is written by non-temporal stores."""
+    output is written by non-temporal stores. `sums` are the seconds in which partial sums come from
+    memory and go back, which the objective does not count."""
 
     cost: Floats
     overflow: Floats
@@ -57,6 +60,7 @@ class Costs:
     classes: Ints
     packing: Ints
     streamed: npt.NDArray[np.bool_]
+    sums: Floats
 
 
 @dataclass(frozen=True)
@@ -140,15 +144,17 @@ class Evaluator:
         ranked, cost, overflow = (np.full(len(tilings), np.inf) for _ in range(3))
         classes = np.zeros(tilings.shape[:2], dtype=np.int64)
         packing = np.zeros(len(tilings), dtype=np.int64)
-        streamed = np.zeros(len(tilings), dtype=np.bool_)
-        registers: dict[frozenset[str], tuple[Floats, Floats, Floats]] = {}
+        streamed, again = (np.zeros(len(tilings), dtype=np.bool_) for _ in range(2))
+        registers: dict[frozenset[str], tuple[Floats, Floats, Floats, Floats]] = {}
         for scenario in self._scenarios:
             streams = scenario.streams
             if streams not in registers:
                 visits = self._visits(walk, streams, single)
                 beyond = self._beyond_volume(visits, traffic[0].output, runs)
-                registers[streams] = *self._register_seconds(visits, innermost.covered), beyond
-            objective, chosen = self._scenario_cost(scenario, registers[streams], traffic)
+                core, l1 = self._register_seconds(visits, innermost.covered)
+                registers[streams] = core, l1, beyond, visits
+            *seconds, visits = registers[streams]
+            objective, chosen = self._scenario_cost(scenario, seconds, traffic)
             filled = overflows[scenario.packing]
             rank = objective * np.where(filled > 1, TOO_FULL * filled, 1.0)
             better = rank < ranked
@@ -157,8 +163,10 @@ class Evaluator:
             overflow = np.where(better, filled, overflow)
             packing = np.where(better, scenario.packing, packing)
             classes = np.where(better[:, None], chosen, classes)
-            streamed = np.where(better, registers[streams][2] < runs, streamed)
-        return Costs(cost, overflow, self._loops(tilings), classes, packing, streamed)
+            streamed = np.where(better, seconds[-1] < runs, streamed)
+            again = np.where(better, visits > 1, again)
+        sums = self._sums_seconds(sizes, classes, again)
+        return Costs(cost, overflow, self._loops(tilings), classes, packing, streamed, sums)
 
     def nest(self, tilings: Ints) -> Ints:
         """The nearest tilings (`[..., level, dim]`) of the design space: at least one register
@@ -236,6 +244,16 @@ class Evaluator:
             whole &= tiles[:, at] == extent
         return np.asarray(self.choice.rates.run * runs)
 
+    def _sums_seconds(self, sizes: Ints, classes: Ints, again: npt.NDArray[np.bool_]) -> Floats:
+        """Seconds of DRAM for the sums that wait outside of the output where register tiles are
+        visited `again`."""
+        output = self.problem.output
+        if output.runs_along(self.choice.kernel.lanes):
+            return np.zeros(len(sizes))
+        waiting = waiting_sums(self.problem, self.classes, sizes, classes)
+        moved = OUTPUT_PASSES * output.element.size * waiting
+        return np.where(again, moved / self.choice.rates.bytes["DRAM"], 0.0)
+
     def _beyond_volume(self, visits: Floats, written: Floats, runs: Floats) -> Floats:
         """Seconds of DRAM that the volume of the output does not say: `runs`, or, where stores past
         the caches are faster, what they take less than `written`, which it is through the caches if
@@ -311,7 +329,7 @@ class Evaluator:
     def _scenario_cost(
         self,
         scenario: _Scenario,
-        registers: tuple[Floats, Floats, Floats],
+        registers: Sequence[Floats],
         traffic: tuple[_Traffic, _Traffic, _Traffic],
     ) -> tuple[Floats, Ints]:
         """The objective in seconds, and the classes, if they are chosen and packed like this."""

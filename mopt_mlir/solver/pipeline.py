@@ -18,6 +18,7 @@ from mopt_mlir.solver.evaluate import Evaluator
 from mopt_mlir.solver.incumbent import Incumbent
 from mopt_mlir.solver.plans import plan_of
 from mopt_mlir.solver.proof import Proof
+from mopt_mlir.solver.search import with_fewer_sums
 from mopt_mlir.solver.space import Choice, choices
 from mopt_mlir.solver.walk import Ints
 
@@ -103,4 +104,6 @@ def certify(
     best.first(options)
     bound = Proof(best, gap, deadline).bound(options)
     evaluate, found = best.plan
+    found = with_fewer_sums(evaluate, found)
+    bound = min(bound, found.cost)
     return Certified(problem, machine, options, evaluate, found.tiling, found.cost, bound)

@@ -10,6 +10,7 @@ from time import perf_counter
 
 import numpy as np
 
+from mopt_mlir.model.cost import TIE_BREAK
 from mopt_mlir.solver.evaluate import Costs, Evaluator
 from mopt_mlir.solver.walk import Floats, Ints
 
@@ -25,6 +26,9 @@ STEPS = 3
 
 MAX_MOVES = 60
 """A descent takes about ten moves; this only makes sure that it ends."""
+
+EXCHANGED = 16
+"""Sizes of each dim that an exchange tries, at most."""
 
 MOST_SIZES = 600
 """Of more useful sizes, as only dims of some ninety thousand register tiles have, moves of one dim
@@ -78,6 +82,46 @@ def moves(evaluate: Evaluator, tiling: Ints, *, across_levels: bool = False) -> 
     or else of two levels."""
     lists = [useful_sizes(int(n)) for n in evaluate.units]
     return evaluate.nest(_neighbours(lists, tiling, across_levels=across_levels))
+
+
+def with_fewer_sums(evaluate: Evaluator, found: Found) -> Found:
+    """The tiling that costs no more than `found`, of those that a step or an exchange leads to, of
+    which partial sums take least from memory: the objective does not count them."""
+    if not evaluate(found.tiling[None]).sums.any():
+        return found
+    for _ in range(MAX_MOVES):
+        near = moves(evaluate, found.tiling), exchanges(evaluate, found.tiling)
+        tilings = np.concatenate([found.tiling[None], *near])
+        costs = evaluate(tilings)
+        merits = merit(costs)
+        allowed = (costs.overflow <= 1) & (costs.cost <= found.cost)
+        best = int(np.argmin(np.where(allowed, merits + TIE_BREAK * costs.sums, inf)))
+        if best == 0:
+            break
+        found = Found(tilings[best], float(costs.cost[best]), float(merits[best]))
+    return found
+
+
+def exchanges(evaluate: Evaluator, tiling: Ints) -> Ints:
+    """Tilings that differ from `tiling` in the sizes of an output dim and a reduction dim, both at
+    one of the outer levels, however far: which of the two loops is the outer one is often all the
+    same to caches, but not to sums that wait."""
+    problem, sizes = evaluate.problem, [_some(useful_sizes(int(n))) for n in evaluate.units]
+    at = {dim: index for index, dim in enumerate(problem.names) if problem.extent(dim) > 1}
+    reduction = [at[dim] for dim in problem.reduction_dims if dim in at]
+    output = [index for dim, index in at.items() if dim not in problem.reduction_dims]
+    pairs = [
+        ((level, a, x), (level, b, y))
+        for level, a, b in product(range(len(tiling) - 1), output, reduction)
+        for x, y in product(sizes[a], sizes[b])
+    ]
+    still = (0, 0, int(tiling[0, 0]))
+    return evaluate.nest(_apply(tiling, np.array(pairs or [(still, still)], dtype=np.int64)))
+
+
+def _some(sizes: Ints) -> list[int]:
+    """All of few sizes; of many as many, evenly spread."""
+    return [int(size) for size in sizes[:: -(-len(sizes) // EXCHANGED)]]
 
 
 def merit(costs: Costs) -> Floats:

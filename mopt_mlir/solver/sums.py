@@ -1,0 +1,38 @@
+"""How many partial sums wait for the next visit of their register tile, over many tilings at once.
+
+Where vectors do not run along rows of the output, sums wait in scratch memory until the reduction
+is complete: those of all that is visited before a register tile's turn comes again. They are
+fetched from memory and go back there like the output itself, though no tile says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from mopt_mlir.model.classes import PermutationClass
+from mopt_mlir.problem import Problem
+from mopt_mlir.solver.walk import Ints
+
+
+def waiting_sums(
+    problem: Problem, classes: Sequence[PermutationClass], sizes: Ints, orders: Ints
+) -> Ints:
+    """Elements of the output whose sums wait at a time, per tiling; 0 where the reduction is not
+    split. `sizes` are those of the tiles (`[tiling, level, dim]`), `orders` the number of the class
+    of each level (`[tiling, level]`), as in `model.residency`."""
+    at = {dim: index for index, dim in enumerate(problem.names)}
+    parts = np.tile([*problem.extents.values()], (len(sizes), 1))
+    split = np.zeros(len(sizes), dtype=np.bool_)
+    for level in range(sizes.shape[1]):
+        for number in np.unique(orders[:, level]):
+            rows = np.flatnonzero(orders[:, level] == number)
+            for dim in classes[number].order:
+                part, tile = parts[rows, at[dim]], sizes[rows, level, at[dim]]
+                if dim in problem.reduction_dims:
+                    split[rows] |= tile < part
+                else:  # a loop outside of the one that splits the reduction: one step at a time
+                    parts[rows, at[dim]] = np.where(split[rows], part, np.minimum(part, tile))
+    visited = parts[:, [at[dim] for dim in problem.parallel_dims]].prod(axis=1)
+    return np.where(split, visited, 0)

@@ -1,0 +1,131 @@
+"""Partial sums that wait outside of the output, against walks through all loops."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+import pytest
+
+from mopt_mlir.machine import by_name
+from mopt_mlir.model.classes import permutation_classes
+from mopt_mlir.model.cost import cache_bytes, predict, usable
+from mopt_mlir.plan import LEVELS, Plan
+from mopt_mlir.problem import Problem, conv2d
+from mopt_mlir.solver.evaluate import Evaluator
+from mopt_mlir.solver.pipeline import certify, solve
+from mopt_mlir.solver.space import choices
+from mopt_mlir.solver.sums import waiting_sums
+
+Loops = list[tuple[str, int]]
+Box = dict[str, slice]
+
+
+def boxes(loops: Loops, box: Box) -> Iterator[Box]:
+    """The parts of `box` that the innermost loop is run for, in order."""
+    if not loops:
+        yield box
+        return
+    (dim, step), *inner = loops
+    for start in range(box[dim].start, box[dim].stop, step):
+        yield from boxes(inner, {**box, dim: slice(start, min(start + step, box[dim].stop))})
+
+
+def most_waiting(problem: Problem, loops: Loops) -> int:
+    """Outputs, at most, that have some of their terms at a time and not all."""
+    output = [dim for dim in problem.names if dim not in problem.reduction_dims]
+    terms = np.zeros([problem.extent(dim) for dim in output], dtype=np.int64)
+    complete = np.prod([problem.extent(dim) for dim in problem.reduction_dims])
+    most = 0
+    for box in boxes(loops, {dim: slice(0, problem.extent(dim)) for dim in problem.names}):
+        size = [box[dim].stop - box[dim].start for dim in problem.reduction_dims]
+        terms[tuple(box[dim] for dim in output)] += np.prod(size)
+        most = max(most, int(((terms > 0) & (terms < complete)).sum()))
+    return most
+
+
+def loops_of(plan: Plan) -> Loops:
+    return [(dim, level.tile[dim]) for level in plan.levels for dim in level.order]
+
+
+def test_as_many_sums_wait_as_a_walk_through_the_loops_leaves() -> None:
+    problem = conv2d(k=6, h=4, w=5, c=4, r=2, s=1)
+    classes, rng = permutation_classes(problem), np.random.default_rng(0)
+    extents = np.array([problem.extent(dim) for dim in problem.names])
+    sizes = np.array(
+        [np.sort(rng.integers(1, extents + 1, (3, len(extents))), axis=0)[::-1] for _ in range(99)]
+    )
+    sizes[rng.random(sizes.shape) < 0.3] = 99  # often whole
+    sizes = np.minimum.accumulate(np.minimum(sizes, extents), axis=1)
+    orders = rng.integers(0, len(classes), (len(sizes), 3))
+    found = waiting_sums(problem, classes, sizes, orders)
+    for waiting, tiles, order in zip(found, sizes.tolist(), orders, strict=True):
+        loops = [
+            (dim, tile[problem.names.index(dim)])
+            for tile, number in zip(tiles, order, strict=True)
+            for dim in classes[number].order
+        ]
+        assert waiting == most_waiting(problem, loops)
+    assert 0 in found
+    assert len(set(found.tolist())) > 20
+
+
+@pytest.mark.parametrize(
+    ("problem", "bits", "grain"),
+    [
+        (conv2d(k=256, h=14, w=14, c=128, r=1, s=1, stride=(2, 2)), 512, 64),
+        (conv2d(k=1152, h=7, w=7, c=192, r=1, s=1), 512, 96),
+        (conv2d(k=512, h=7, w=7, c=512, r=3, s=3), 256, 512),  # both sizes change, by a lot
+    ],
+)
+def test_of_plans_that_cost_the_same_few_sums_wait(problem: Problem, bits: int, grain: int) -> None:
+    """No other order and tile of L2, in channels that are multiples of `grain` or whole, costs at
+    most as much and has fewer sums."""
+    registers = {512: 32, 256: 16}[bits]
+    machine = replace(by_name("znver5"), vector_bits=bits, vector_registers=registers)
+    plan = solve(problem, machine, 1)
+    assert plan.prediction is not None
+    kernel, (l3, l2, l1) = plan.microkernel, plan.levels
+    assert not problem.output.runs_along(kernel.lanes)
+    waiting = most_waiting(problem, loops_of(plan))
+    tried = 0
+    channels = {l1.tile["k"], *range(grain, problem.extent("k") + 1, grain)}
+    parts = {l1.tile["c"], *range(grain, problem.extent("c") + 1, grain)}
+    for k, c, cls in product(channels, parts, permutation_classes(problem)):
+        if min(k % l1.tile["k"], problem.extent("k") - k) or c % l1.tile["c"]:
+            continue
+        level = replace(l2, order=cls.order, tile={**l2.tile, "k": k, "c": c})
+        other = replace(plan, levels=(l3, level, l1))
+        full = cache_bytes(problem, machine, "L2", level.tile, panels=plan.packing != "none")
+        if sum(full.values()) > usable(machine, "L2"):
+            continue
+        if predict(problem, machine, other).cost <= plan.prediction.cost:
+            tried += 1
+            assert most_waiting(problem, loops_of(other)) >= waiting
+    assert tried > 1
+
+
+def test_sums_in_the_output_are_not_counted_twice() -> None:
+    """Where vectors run along its rows, the output holds the sums, and its volume says so."""
+    problem, machine = conv2d(k=64, h=28, w=28, c=64, r=3, s=3), by_name("znver5")
+    options = choices(problem, machine, 1, constant_weights=False)
+    for lanes, waits in (("w", False), ("k", True)):
+        choice = next(choice for choice in options if choice.kernel.lanes == lanes)
+        evaluate = Evaluator(problem, machine, choice)
+        tiling = np.stack([evaluate.units] * len(LEVELS))
+        assert not evaluate(tiling[None]).sums.any()
+        tiling[1:, problem.names.index("c")] = 1
+        assert evaluate(tiling[None]).sums.any() == waits
+        tiling[1], tiling[2] = (
+            evaluate.units,
+            1,
+        )  # one register tile, which runs through its reduction in one go
+        assert not evaluate(tiling[None]).sums.any()
+
+
+def test_fewer_sums_leave_the_bound_below_the_cost() -> None:
+    problem, machine = conv2d(k=1152, h=7, w=7, c=192, r=1, s=1), by_name("znver5")
+    found = certify(problem, machine, 1, constant_weights=False, gap=0.005, time_limit=5.0)
+    assert found.bound <= found.cost <= (1 + 0.005) * found.bound * (1 + 1e-6)
