@@ -51,8 +51,7 @@ class Costs:
     """Per tiling: the objective in seconds, by how much the fullest cache overflows (1 or less
     fits), the number of loops that iterate, the class of each level (`[tiling, level]`, an index
     into `Evaluator.classes`), the packing (an index into `Evaluator.packings`) and whether the
-    output is written by non-temporal stores. `sums` are the seconds in which partial sums come from
-    memory and go back, which the objective does not count."""
+    output is written by non-temporal stores, and whether register tiles are visited `again`."""
 
     cost: Floats
     overflow: Floats
@@ -60,7 +59,7 @@ class Costs:
     classes: Ints
     packing: Ints
     streamed: npt.NDArray[np.bool_]
-    sums: Floats
+    again: npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -165,8 +164,18 @@ class Evaluator:
             classes = np.where(better[:, None], chosen, classes)
             streamed = np.where(better, seconds[-1] < runs, streamed)
             again = np.where(better, visits > 1, again)
-        sums = self._sums_seconds(sizes, classes, again)
-        return Costs(cost, overflow, self._loops(tilings), classes, packing, streamed, sums)
+        return Costs(cost, overflow, self._loops(tilings), classes, packing, streamed, again)
+
+    def sums(self, tilings: Ints, costs: Costs) -> Floats:
+        """Seconds in which partial sums that wait outside of the output come from memory and go
+        back, which the objective does not count: those of `tilings`, of which `costs` are."""
+        output = self.problem.output
+        if output.runs_along(self.choice.kernel.lanes):
+            return np.zeros(len(tilings))
+        sizes = self._walker.sizes(tilings)
+        waiting = waiting_sums(self.problem, self.classes, sizes, costs.classes)
+        moved = OUTPUT_PASSES * output.element.size * waiting
+        return np.where(costs.again, moved / self.choice.rates.bytes["DRAM"], 0.0)
 
     def nest(self, tilings: Ints) -> Ints:
         """The nearest tilings (`[..., level, dim]`) of the design space: at least one register
@@ -243,16 +252,6 @@ class Evaluator:
             runs = np.where(whole, runs // extent * -(-extent // tiles[:, at]), runs)
             whole &= tiles[:, at] == extent
         return np.asarray(self.choice.rates.run * runs)
-
-    def _sums_seconds(self, sizes: Ints, classes: Ints, again: npt.NDArray[np.bool_]) -> Floats:
-        """Seconds of DRAM for the sums that wait outside of the output where register tiles are
-        visited `again`."""
-        output = self.problem.output
-        if output.runs_along(self.choice.kernel.lanes):
-            return np.zeros(len(sizes))
-        waiting = waiting_sums(self.problem, self.classes, sizes, classes)
-        moved = OUTPUT_PASSES * output.element.size * waiting
-        return np.where(again, moved / self.choice.rates.bytes["DRAM"], 0.0)
 
     def _beyond_volume(self, visits: Floats, written: Floats, runs: Floats) -> Floats:
         """Seconds of DRAM that the volume of the output does not say: `runs`, or, where stores past

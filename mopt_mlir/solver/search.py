@@ -87,15 +87,16 @@ def moves(evaluate: Evaluator, tiling: Ints, *, across_levels: bool = False) -> 
 def with_fewer_sums(evaluate: Evaluator, found: Found) -> Found:
     """The tiling that costs no more than `found`, of those that a step or an exchange leads to, of
     which partial sums take least from memory: the objective does not count them."""
-    if not evaluate(found.tiling[None]).sums.any():
+    own = found.tiling[None]
+    if not evaluate.sums(own, evaluate(own)).any():
         return found
     for _ in range(MAX_MOVES):
         near = moves(evaluate, found.tiling), exchanges(evaluate, found.tiling)
         tilings = np.concatenate([found.tiling[None], *near])
         costs = evaluate(tilings)
-        merits = merit(costs)
+        merits, sums = merit(costs), evaluate.sums(tilings, costs)
         allowed = (costs.overflow <= 1) & (costs.cost <= found.cost)
-        best = int(np.argmin(np.where(allowed, merits + TIE_BREAK * costs.sums, inf)))
+        best = int(np.argmin(np.where(allowed, merits + TIE_BREAK * sums, inf)))
         if best == 0:
             break
         found = Found(tilings[best], float(costs.cost[best]), float(merits[best]))
