@@ -30,6 +30,8 @@ Array = NDArray[Any]
 _ALIGNMENT = 64  # bytes; what a buffer of MLIR's own would have
 _WARM_UP = 3  # runs that are not counted
 _FLUSH_FACTOR = 4  # times the largest cache
+_KEPT_PARTS = 8  # of the largest cache: each core reads one of them
+_KEPT_READS = 8  # times after each other
 _REFERENCE_FACTOR = 8  # times the buffers: copies of them and error bounds in float64
 
 
@@ -177,20 +179,30 @@ def time_runs(
 
 
 def flush_caches() -> None:
-    """Read more memory than the caches hold, on every core."""
-    ballast = _ballast()
+    """Read more memory than the caches hold, on every core, and then a little several times: from
+    nothing but the former the last cache of some CPUs learns to keep nothing, which slows a run
+    down that depends on it."""
+    ballast, kept = _ballast()
     with ThreadPoolExecutor(len(ballast)) as pool:
         list(pool.map(np.max, ballast))
+        for _ in range(_KEPT_READS):
+            list(pool.map(np.max, kept))
 
 
 @cache
-def _ballast() -> list[Array]:
-    """A part for each core; each part alone is larger than a core's own caches."""
+def _ballast() -> tuple[list[Array], list[Array]]:
+    """Parts for each core: one that alone is larger than a core's own caches, and one that stays in
+    the last cache beside those of the others."""
     from mopt_mlir.machine import host
 
     machine = host()
-    size = _FLUSH_FACTOR * max(cache.size for cache in machine.caches)
-    return [np.ones(size // machine.cores, np.uint8) for _ in range(machine.cores)]
+    largest = max(cache.size for cache in machine.caches)
+    sizes = (
+        _FLUSH_FACTOR * largest // machine.cores,
+        largest // max(_KEPT_PARTS, 2 * machine.cores),  # in all at most half of it
+    )
+    ballast, kept = ([np.ones(size, np.uint8) for _ in range(machine.cores)] for size in sizes)
+    return ballast, kept
 
 
 def _only(entries: Sequence[Entry], where: str) -> str:

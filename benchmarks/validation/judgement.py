@@ -29,6 +29,7 @@ from .records import (
     Record,
     Simulated,
     Start,
+    joined,
     operator_of,
     read,
 )
@@ -275,12 +276,7 @@ def _workload(start: Start) -> Workload:
 def _verdict(
     start: Start, workload: Workload, problem: Problem, machine: Machine, records: list[Record]
 ) -> Verdict:
-    measured: dict[str, Measurement] = {}
-    for record in records:
-        if isinstance(record, Measurement):
-            known = measured.get(record.subject.key)
-            if known is None or record.final >= known.final:
-                measured[record.subject.key] = record
+    measured = joined(records)
     reference = median(s for r in measured.values() for one in r.reference for s in one)
     again = [abs(statistics.paired_ratio(r) - 1) for r in measured.values() if _is_again(r)]
     choices = [record for record in records if isinstance(record, Choice)]

@@ -2,19 +2,26 @@
 
 Every plan meets the reference in several rounds. When all are through, the foremost (by prediction
 and by time), the model's own plans and the reference itself meet it in further rounds, so that what
-the report says of the best does not rest on the luckiest of a hundred short measurements.
+the report says of the best does not rest on the luckiest of a hundred short measurements. Those are
+spread over several passes through all operators: other guests of a host take away memory bandwidth
+and room in the last cache for minutes, from which plans suffer that depend on them and the
+reference does not.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from math import prod
 from pathlib import Path
 from typing import Any
 
+from mopt_mlir.machine import Machine
 from mopt_mlir.model.estimate import estimate
 from mopt_mlir.plan import Plan
+from mopt_mlir.problem import Problem
 
 from .. import environment
 from ..crew import Progress
@@ -36,6 +43,7 @@ from .records import (
     Subject,
     appending,
     generator_version,
+    joined,
     operator_of,
 )
 from .sample import subjects
@@ -43,6 +51,13 @@ from .statistics import paired_ratio
 
 FINAL_PREDICTED, FINAL_MEASURED = 5, 10
 """How many of the plans that are predicted best, and of those measured best, meet once more."""
+
+PROTOCOL = 2
+"""How plans are timed. Before it had a number, ballast alone flushed the caches, and final rounds
+were not spread."""
+
+FINAL_PASSES = 4
+"""Through all operators, among which the final rounds are divided."""
 
 LEAST_ROUNDS = 3
 """Also of a plan so slow that all rounds would take longer than allowed; of one that alone takes
@@ -92,15 +107,25 @@ def measure(
     if (load := environment.load()) > BUSY:
         progress.warn(f"the machine is busy (load {load:.1f}): figures will scatter")
     with appending(request.path, _head(request)) as (records, log):
+        trials = []
         for operator in request.operators:
             known = [record for record in records if operator_of(record) == operator.name]
-            _Trial(operator, request, known, log, progress, cpus).run()
-            done(_in_short(operator.name, known))
+            trials.append(_Trial(operator, request, known, log, progress, cpus))
+            trials[-1].meet()
+        for number, rounds in enumerate(_divided(request.final_rounds, FINAL_PASSES)):
+            for trial in trials:
+                trial.meet_again(number, rounds)
+        for trial in trials:
+            done(_in_short(trial.operator.name, trial.known))
+
+
+def _divided(rounds: int, passes: int) -> list[int]:
+    """`rounds` in at most so many parts, none of them empty."""
+    return [len(range(first, rounds, passes)) for first in range(min(rounds, passes))]
 
 
 def _in_short(operator: str, records: Sequence[Record]) -> str:
-    final = (r for r in records if isinstance(r, Measurement) and r.final)
-    ratios = {record.subject.key: paired_ratio(record) for record in final}
+    ratios = {key: paired_ratio(record) for key, record in joined(records).items() if record.final}
     own = next(r for r in reversed(records) if isinstance(r, Choice)).keys[0]
     if own not in ratios:
         return f"{operator}: the model's own plan could not be measured"
@@ -119,6 +144,7 @@ def _head(request: Request) -> dict[str, Any]:
             "cold": request.cold,
             "seed": request.seed,
             "generator": generator_version(),
+            "protocol": PROTOCOL,
         },
         "date": environment.today(),
         "commit": environment.commit(),
@@ -141,21 +167,41 @@ class _Trial:
     progress: Progress
     cpus: Sequence[int]
 
-    def run(self) -> None:
+    def meet(self) -> None:
+        """The first rounds, of all plans."""
+        self._measure_all(self._plans, self.request.rounds, passed=0, final=False)
+
+    def meet_again(self, passed: int, rounds: int) -> None:
+        """A pass of final rounds, after so many others."""
+        self._measure_all(self._foremost(), rounds, passed, final=True)
+
+    @cached_property
+    def _plans(self) -> list[Subject]:
+        """The plans of the operator, the reference once more among them."""
         request, name = self.request, self.operator.name
         self.progress.step(f"{name}: planning")
-        workload = request.configuration.protocol.workload(self.operator)
-        problem, machine = problem_of(workload), machine_for(request.isa)
-        plans = subjects(name, problem, machine, request.samples, request.seed)
-        reference = self._start(plans)
-        plans.append(Subject(name, "again", reference))
-        cost = {s.key: estimate(problem, machine, s.plan).cost for s in plans}
+        plans = subjects(name, self._problem, self._machine, request.samples, request.seed)
+        return [*plans, Subject(name, "again", self._start(plans))]
+
+    @cached_property
+    def _workload(self) -> Workload:
+        return self.request.configuration.protocol.workload(self.operator)
+
+    @cached_property
+    def _problem(self) -> Problem:
+        return problem_of(self._workload)
+
+    @cached_property
+    def _machine(self) -> Machine:
+        return machine_for(self.request.isa)
+
+    def _measure_all(self, plans: Sequence[Subject], rounds: int, passed: int, final: bool) -> None:
+        workload, request = self._workload, self.request
         size = max(1, min(MOST_LOADED, BATCH_BYTES // (4 * prod(workload.weights_shape))))
+        reference = self._plans[-1].plan
         with PlanProcess(workload, request.isa, request.cold, self.cpus, reference) as process:
-            for batch in self._batches(plans, size, final=False):
-                self._measure(process, batch, request.rounds, final=False)
-            for batch in self._batches(self._foremost(plans, cost), size, final=True):
-                self._measure(process, batch, request.final_rounds, final=True)
+            for batch in self._batches(plans, size, passed, final):
+                self._measure(process, batch, rounds, final)
 
     def _note(self, record: Record) -> None:
         self.known.append(record)
@@ -174,8 +220,9 @@ class _Trial:
             self._note(choice)
         return start.reference
 
-    def _foremost(self, plans: Sequence[Subject], cost: Mapping[str, float]) -> list[Subject]:
+    def _foremost(self) -> list[Subject]:
         """The plans that meet again."""
+        plans = self._plans
         first = {
             record.subject.key: paired_ratio(record)
             for record in self.known
@@ -183,23 +230,24 @@ class _Trial:
         }
         measured = [subject for subject in plans if subject.key in first]
         sample = [subject for subject in measured if subject.role == "sample"]
+        cost = {s.key: estimate(self._problem, self._machine, s.plan).cost for s in sample}
         chosen = [subject for subject in measured if subject.role != "sample"]
         chosen += sorted(sample, key=lambda s: cost[s.key])[:FINAL_PREDICTED]
         chosen += sorted(measured, key=lambda s: first[s.key])[:FINAL_MEASURED]
         return list({subject.key: subject for subject in chosen}.values())
 
     def _batches(
-        self, plans: Sequence[Subject], size: int, final: bool
+        self, plans: Sequence[Subject], size: int, passed: int, final: bool
     ) -> Iterator[dict[str, Subject]]:
-        """Those that are not known, by key, `size` at a time."""
-        have = {
+        """Those that are not known after `passed` passes, by key, `size` at a time."""
+        failed = {record.subject.key for record in self.known if isinstance(record, Failed)}
+        times = Counter(
             record.subject.key
             for record in self.known
-            if isinstance(record, Failed)
-            or (isinstance(record, Measurement) and record.final == final)
-        }
-        left = [subject for subject in plans if subject.key not in have]
-        what = "final rounds" if final else "plans"
+            if isinstance(record, Measurement) and record.final == final
+        )
+        left = [plan for plan in plans if plan.key not in failed and times[plan.key] <= passed]
+        what = f"pass {passed + 1} of final rounds" if final else "plans"
         for first in range(0, len(left), size):
             self.progress.step(f"{self.operator.name}: {what} {first} of {len(left)}")
             yield {subject.key: subject for subject in left[first : first + size]}

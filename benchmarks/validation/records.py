@@ -121,6 +121,22 @@ def operator_of(record: Record) -> str:
     return record.operator if isinstance(record, Start | Choice) else record.subject.operator
 
 
+def joined(records: Sequence[Record]) -> dict[str, Measurement]:
+    """One measurement of each plan of an operator, by key: of all its final rounds, if there are
+    any, or of the first ones."""
+    found: dict[str, Measurement] = {}
+    for record in records:
+        if isinstance(record, Measurement):
+            known = found.get(record.subject.key)
+            if known is None or record.final > known.final:
+                found[record.subject.key] = record
+            elif record.final:
+                seconds = known.seconds + record.seconds
+                reference = known.reference + record.reference
+                found[record.subject.key] = replace(record, seconds=seconds, reference=reference)
+    return found
+
+
 def plan_data(plan: Plan) -> dict[str, Any]:
     """A plan as plain data, without what the model predicted of it."""
     return replace(plan, prediction=None).as_dict()

@@ -52,6 +52,20 @@ def test_flush_reads_more_than_the_cache_on_each_cpu():
     assert os.sched_getaffinity(0) == before
 
 
+@pytest.mark.parametrize("number", [1, 2, 16])
+def test_flush_ends_with_what_fits_several_times_over(number, monkeypatch):
+    """From ballast alone the last cache of some CPUs learns to keep nothing."""
+    read = []
+    monkeypatch.setattr("benchmarks.timing._pin", lambda cpu: None)
+    monkeypatch.setattr(np, "max", lambda block: read.append(block.nbytes))
+    CacheFlush(range(number), cache_bytes=1 << 20)()
+    ballast, kept = read[:number], read[number:]
+    assert sum(ballast) >= 4 << 20
+    assert len(kept) >= 4 * number
+    assert sum(kept[:number]) <= 1 << 19
+    assert len(set(kept)) == 1
+
+
 def test_largest_cache(tmp_path):
     for index, size in enumerate(("48K", "1024K", "32M", "?")):
         (tmp_path / f"index{index}").mkdir()

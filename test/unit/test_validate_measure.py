@@ -1,6 +1,7 @@
 """The order of measuring with a process that is played, and all commands once with real ones."""
 
 import re
+from itertools import groupby
 
 import pytest
 
@@ -9,7 +10,15 @@ from benchmarks.validation import measure, process
 from benchmarks.validation.command_line import main
 from benchmarks.validation.judgement import read_trials
 from benchmarks.validation.measure import Request
-from benchmarks.validation.records import Choice, Failed, Measurement, Start, read
+from benchmarks.validation.records import (
+    Choice,
+    Failed,
+    Measurement,
+    Start,
+    joined,
+    operator_of,
+    read,
+)
 from benchmarks.workers import WorkerError
 from benchmarks.workloads import Workload
 from mopt_mlir import UserError
@@ -80,14 +89,33 @@ def test_all_plans_meet_the_reference_and_the_foremost_once_more(tmp_path, playe
     assert isinstance(records[0], Start)
     assert isinstance(records[1], Choice)
     first, final = measured(records, False), measured(records, True)
+    keys = {record.subject.key for record in final}
     roles = [record.subject.role for record in first]
     assert roles.count("sample") == 14
     assert {"own", "again"} <= set(roles)
     assert all(len(record.seconds) == 3 for record in first)
-    assert all(len(record.reference) == 2 for record in final)
+    assert {sum(len(r.reference) for r in final if r.subject.key == key) for key in keys} == {2}
     others = [record for record in first if record.subject.role != "sample"]
     assert {r.subject.key for r in others} <= {r.subject.key for r in final}
-    assert len(final) < len(first)
+    assert len(keys) < len(first)
+
+
+def test_final_rounds_are_spread_over_passes_through_all_operators(tmp_path, played):
+    """A disturbance of minutes then meets no plan in all of its rounds."""
+    other = Workload("other", k=16, h=4, w=16, c=8, r=1, s=1)
+    options = {"samples": 14, "rounds": 3, "final_rounds": 10}
+    measure.measure(Request([TINY, other], tmp_path / "x.jsonl", "list", **options), Progress())
+    _, records = read(tmp_path / "x.jsonl")
+    final = measured(records, True)
+    turns = [operator for operator, _ in groupby(final, key=lambda r: r.subject.operator)]
+    assert turns == ["tiny", "other"] * 4
+    for key in {record.subject.key for record in final}:
+        rounds = [len(r.seconds) for r in final if r.subject.key == key]
+        assert rounds in ([3, 3, 2, 2], [6, 6, 4, 4])  # a plan may be one of both
+    for name in ("tiny", "other"):
+        found = joined([r for r in records if operator_of(r) == name])
+        assert {len(r.seconds) for r in found.values()} == {3, 10}
+        assert {len(r.reference) for r in found.values() if r.final} == {10}
 
 
 def test_what_was_measured_is_not_measured_again(tmp_path, played):
@@ -121,7 +149,8 @@ def test_a_process_that_dies_is_replaced(tmp_path, played):
     played.dying = (4,)
     measure.measure(request(tmp_path), Progress())
     _, records = read(tmp_path / "x.jsonl")
-    assert played.started == 2
+    passes = 2  # of final rounds, each in a process of its own
+    assert played.started == 2 + passes
     failed = {r.subject.key for r in records if isinstance(r, Failed)}
     sample = {r.subject.key for r in measured(records, False) if r.subject.role == "sample"}
     assert len(failed | sample) >= 14
