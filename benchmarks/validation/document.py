@@ -14,6 +14,7 @@ from ..comparison import Comparison
 from ..document import machines, markdown
 from . import figures, tables
 from .judgement import Trial
+from .measure import FINAL_PASSES, PROTOCOL
 from .records import compress
 from .repeats import judged, repeats
 
@@ -67,8 +68,15 @@ reference plan, in {rounds} rounds that take turns; what counts is the median of
 the clock's drift is divided out. A plan for which that would take too long gets fewer rounds. Then
 the five that are predicted best, the ten that were measured best and the model's own meet in
 {final_rounds} further rounds: these alone decide which plan is the best and what is lost against
-it, since the fastest of a hundred short measurements is a lucky one. Each result is compared with a
-reference in float64.
+it, since the fastest of a hundred short measurements is a lucky one. They are spread over
+{passes} passes through all operators, each in new processes, as other guests of a host take memory
+bandwidth and room in the last cache for minutes at a time. Each result is compared with a reference
+in float64.
+
+Caches are flushed in two steps. First the cores read four times the last cache. Then they read an
+eighth of it eight times. The L3 of Zen 5 learns whether it is worth to keep new lines: after steps
+of the first kind alone it sometimes keeps little of what the timed run reads again, depending on
+what ran long before, and plans that count on L3 take up to 1.6 times as long.
 
 **Loss.** Top-k among the sample is 1 - t(best sampled) / t(best of the k sampled plans that are
 predicted best). The own plan's is against the best of all that were timed, samples and candidates;
@@ -195,6 +203,7 @@ def _method(trials: Sequence[Trial]) -> str:
         cold="caches flushed before each run" if head["must_agree"]["cold"] else "caches warm",
         rounds=head["rounds"],
         final_rounds=head["final_rounds"],
+        passes=FINAL_PASSES,
         scatter=tables.percent(median(spreads)) if spreads else "an unknown amount",
     )
 
@@ -214,6 +223,11 @@ def _losses(trial: Trial, drawn: set[str]) -> Iterator[str]:
         f"{plans} plans, of which {len(wrong)} gave wrong results; {len(trial.failed)} more could "
         f"not be measured. Hardware counters: {'recorded' if counters else 'none on this host'}.\n"
     )
+    if trial.head["must_agree"].get("protocol") != PROTOCOL:
+        yield (
+            "Of before caches were flushed in two steps and final rounds were spread: ballast alone "
+            "was read, and the final rounds of an operator followed each other.\n"
+        )
     for failure in trial.failed:
         yield f"- {failure.subject.operator}: {failure.reason}"
     if trial.failed:
