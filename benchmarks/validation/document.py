@@ -225,8 +225,8 @@ def _losses(trial: Trial, drawn: set[str]) -> Iterator[str]:
     )
     if trial.head["must_agree"].get("protocol") != PROTOCOL:
         yield (
-            "Of before caches were flushed in two steps and final rounds were spread: ballast alone "
-            "was read, and the final rounds of an operator followed each other.\n"
+            "From before caches were flushed in two steps and final rounds were spread: ballast "
+            "alone was read, and the final rounds of an operator followed each other.\n"
         )
     for failure in trial.failed:
         yield f"- {failure.subject.operator}: {failure.reason}"
