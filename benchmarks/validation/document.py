@@ -73,10 +73,11 @@ it, since the fastest of a hundred short measurements is a lucky one. They are s
 bandwidth and room in the last cache for minutes at a time. Each result is compared with a reference
 in float64.
 
-Caches are flushed in two steps. First the cores read four times the last cache. Then they read an
-eighth of it eight times. The L3 of Zen 5 learns whether it is worth to keep new lines: after steps
-of the first kind alone it sometimes keeps little of what the timed run reads again, depending on
-what ran long before, and plans that count on L3 take up to 1.6 times as long.
+Caches are flushed in two steps. First the cores read four times the last cache. Then each of
+them reads an eighth of it eight times. The L3 of Zen 5 learns whether it is worth to keep new
+lines: after steps of the first kind alone it sometimes keeps little of what the timed run reads
+again, depending on what ran long before, and plans that count on L3 take up to 1.6 times
+as long.
 
 **Loss.** Top-k among the sample is 1 - t(best sampled) / t(best of the k sampled plans that are
 predicted best). The own plan's is against the best of all that were timed, samples and candidates;

@@ -1,5 +1,6 @@
 """The order of measuring with a process that is played, and all commands once with real ones."""
 
+import json
 import re
 from itertools import groupby
 
@@ -124,6 +125,17 @@ def test_what_was_measured_is_not_measured_again(tmp_path, played):
     measure.measure(request(tmp_path), Progress())
     assert played.asked == []
     assert read(tmp_path / "x.jsonl") == before
+
+
+def test_what_was_timed_in_another_way_is_not_continued(tmp_path, played):
+    measure.measure(request(tmp_path), Progress())
+    path = tmp_path / "x.jsonl"
+    head, rest = path.read_text().split("\n", 1)
+    older = json.loads(head)
+    del older["must_agree"]["protocol"]
+    path.write_text(json.dumps(older) + "\n" + rest)
+    with pytest.raises(UserError, match="cannot resume: measured with protocol None"):
+        measure.measure(request(tmp_path), Progress())
 
 
 def test_an_interrupted_run_is_continued(tmp_path, played):

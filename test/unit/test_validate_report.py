@@ -7,6 +7,7 @@ import pytest
 from benchmarks.results import Results
 from benchmarks.validation import criteria, document, judgement, repeats, tables
 from benchmarks.validation.command_line import main
+from benchmarks.validation.measure import PROTOCOL
 from benchmarks.validation.planned import problem_of
 from benchmarks.validation.records import (
     FORMAT,
@@ -193,6 +194,16 @@ def test_the_document_is_the_same_for_the_same_data(tmp_path):
     assert "it crashed" in text
     assert "**missed**" in text
     assert all(f"validation/{name}" in text for name in written[0] if name.endswith(".svg"))
+
+
+def test_trials_of_an_older_protocol_are_told(tmp_path):
+    older, paths = trial_of(tmp_path, (2.0, 1.6, 0.8, 4.0, 5.0))
+    numbered = {**older.head["must_agree"], "protocol": PROTOCOL}
+    today = replace(older, head={**older.head, "must_agree": numbered})
+    for trial, told in ((older, True), (today, False)):
+        document.write_document(tmp_path / "docs", [trial], [], paths)
+        text = (tmp_path / "docs/validation.md").read_text()
+        assert ("From before caches were flushed in two steps" in text) == told
 
 
 def test_operators_of_which_more_plans_were_timed_are_told(tmp_path):
