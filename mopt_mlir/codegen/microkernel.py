@@ -27,6 +27,7 @@ from mopt_mlir.codegen.prefetch import (
 )
 from mopt_mlir.codegen.prefetch_weights import PanelPrefetch, RowPrefetch
 from mopt_mlir.codegen.ranges import Range, nearest
+from mopt_mlir.codegen.upcoming import NextOutput
 from mopt_mlir.plan import Microkernel
 from mopt_mlir.problem import Problem, Tensor
 
@@ -143,7 +144,7 @@ def _prefetch_output(
     kernel: Microkernel,
     ranges: Mapping[str, Range],
     sizes: Mapping[str, int],
-    upcoming: tuple[str, int] | None,
+    upcoming: NextOutput | None,
 ) -> None:
     """Ask for the output of a register tile, in the only visit that finds it outside of the caches;
     where too few outer products come before the stores, for that of a later one."""
@@ -155,8 +156,7 @@ def _prefetch_output(
     steps = prod(part.size for part in reduced.values())
     best = steps_within(OUTPUT_AHEAD_CYCLES, kernel)
     if steps < best and upcoming is not None:
-        dim, step = upcoming
-        start[dim] = start[dim] + step
+        start[upcoming.dim] = start[upcoming.dim] + upcoming.step
     elif steps < best // 2:
         return
     conditions = output.is_first(reduced) if output.partials is None else output.is_last(reduced)

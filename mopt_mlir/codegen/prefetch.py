@@ -20,14 +20,15 @@ from mopt_mlir.codegen.builder import Builder
 from mopt_mlir.codegen.index import Index
 from mopt_mlir.codegen.operands import element
 from mopt_mlir.codegen.ranges import Range, nearest
-from mopt_mlir.codegen.upcoming import LINE_BYTES, NextInput, reach
+from mopt_mlir.codegen.upcoming import (
+    AHEAD_CYCLES,
+    FMA_PER_CYCLE,
+    LINE_BYTES,
+    NextInput,
+    reach,
+)
 from mopt_mlir.plan import Microkernel
 from mopt_mlir.problem import Problem, Tensor
-
-AHEAD_CYCLES = 800
-"""Between a prefetch and its use, while the core computes. Measured on Zen 5, cold: with half as
-many, plans whose channels come from memory for one register tile at a time take up to 8% longer;
-with twice as many they are as fast."""
 
 OUTPUT_AHEAD_CYCLES = 700
 """Best between a prefetch of output and its stores: the prefetches of a register tile come all at
@@ -38,7 +39,6 @@ SHORT_REDUCTION = 576
 a tile, which nobody would prefetch, are too large a part of it. Measured on Zen 5: with 288 of them
 (3x3 taps of 32 channels) this is 7% faster, from 576 on it is as fast or slower."""
 
-_FMA_PER_CYCLE = 2
 _FMA_LATENCY = 4  # cycles
 
 SHORT_RUN_BYTES = 512
@@ -154,7 +154,7 @@ class InputPrefetch:
 def steps_within(cycles: int, kernel: Microkernel) -> int:
     """Outer products of `kernel` that take so many cycles, on a core of today that computes."""
     registers = prod(kernel.tile.values()) // kernel.vector
-    return cycles // max(registers // _FMA_PER_CYCLE, _FMA_LATENCY)
+    return cycles // max(registers // FMA_PER_CYCLE, _FMA_LATENCY)
 
 
 def _part(

@@ -18,13 +18,28 @@ LINE_BYTES = 64
 MOST_PREFETCHES = 1 / 4
 """Of weights per multiply-add: where those that are used next need more, it is not worth while."""
 
-NEAR_BYTES = 32 << 10
-"""Input that is read between two steps of a loop, at most, to prefetch it a step earlier: most of
-it is still in L1 then."""
+AHEAD_CYCLES = 800
+"""Between a prefetch of input and its use, while the core computes. Measured on Zen 5, cold: with
+half as many, plans whose channels come from memory for one register tile at a time take up to 8%
+longer; with twice as many they are as fast."""
 
-NEAR_OUTPUT_BYTES = 8 << 10
-"""Output that is written between two steps of a loop, at most, to prefetch it a step earlier: what
-is asked for too early has left L1 again."""
+FMA_PER_CYCLE = 2
+
+
+@dataclass(frozen=True)
+class Foresight:
+    """What prefetches of a tensor are good for: they come in time `cycles` ahead, and save a part
+    of the waiting. `near` has these parts, each for at most so many bytes of the tensor that are
+    accessed until then: what was asked for is in L1 still, in L2, or perhaps there."""
+
+    cycles: int
+    near: tuple[tuple[int, float], ...]
+
+
+INPUT = Foresight(AHEAD_CYCLES, ((32 << 10, 1.0), (64 << 10, 0.8), (256 << 10, 0.5)))
+OUTPUT = Foresight(350, ((8 << 10, 1.0), (32 << 10, 0.8), (256 << 10, 0.5)))
+"""Stores wait in a buffer, if need be, but much else is read beside the output. (Both were tried on
+sampled plans of Table 1, on Zen 5.)"""
 
 
 @dataclass(frozen=True)
@@ -74,24 +89,36 @@ class NextWeights:
 class NextInput:
     """The input that is read after the current one: `step` further along `dim`.
 
+    `saves` is the part of the waiting for input that prefetches of it may save.
+
     Until then register tiles step along the output channels `channel`, if there are several, in
     steps of `unit`, `tiles` times: each of them can prefetch a part.
     """
 
     dim: str
     step: int
+    saves: float
     channel: str | None = None
     unit: int = 1
     tiles: int = 1
 
 
 @dataclass(frozen=True)
+class NextOutput:
+    """The output that is written after the current one: `step` further along `dim`; `saves` as of
+    `NextInput`."""
+
+    dim: str
+    step: int
+    saves: float
+
+
+@dataclass(frozen=True)
 class Upcoming:
-    """What is accessed after the current register tile or a few of them: the input, and how much
-    further on along which dim the output is, as far as they are known."""
+    """What is accessed after the current register tile or a few of them, as far as it is known."""
 
     input: NextInput | None = None
-    output: tuple[str, int] | None = None
+    output: NextOutput | None = None
 
 
 @dataclass(frozen=True)
@@ -171,13 +198,13 @@ class Lookahead:
     def _next_input(
         self, outer: NextInput | None, dim: str, ranges: Ranges, step: int
     ) -> NextInput | None:
-        """One of the loops that move in the input by more than taps tells it: the outermost of
-        which a step reads at most NEAR_BYTES, or else the innermost."""
+        """Of the loops that move in the input by more than taps, the one whose prefetches save the
+        most tells it, the outermost of several."""
         if dim in self.problem.by_role(Role.FILTER):
             return outer
         if dim in self.problem.input.dims:
-            near = _bytes(self.problem.input, ranges) <= NEAR_BYTES
-            return outer if outer and near else NextInput(dim, step)
+            saves = self._saves(self.problem.input, INPUT, dim, ranges, step)
+            return outer if outer and outer.saves >= saves else NextInput(dim, step, saves)
         if outer is None or outer.channel is not None:
             return outer
         unit = self.plan.microkernel.extent(dim)
@@ -185,14 +212,25 @@ class Lookahead:
         return replace(outer, channel=dim, unit=unit, tiles=tiles)
 
     def _next_output(
-        self, outer: tuple[str, int] | None, dim: str, ranges: Ranges, step: int
-    ) -> tuple[str, int] | None:
-        """The outermost of the loops that move in the output of which a step writes at most
-        NEAR_OUTPUT_BYTES tells it, or else the innermost."""
+        self, outer: NextOutput | None, dim: str, ranges: Ranges, step: int
+    ) -> NextOutput | None:
+        """Of the loops that move in the output, the one whose prefetches save the most tells it."""
         if dim not in self.problem.parallel_dims:
             return outer
-        near = _bytes(self.problem.output, ranges) <= NEAR_OUTPUT_BYTES
-        return outer if outer and near else (dim, step)
+        saves = self._saves(self.problem.output, OUTPUT, dim, ranges, step)
+        return outer if outer and outer.saves >= saves else NextOutput(dim, step, saves)
+
+    def _saves(
+        self, tensor: Tensor, foresight: Foresight, dim: str, ranges: Ranges, step: int
+    ) -> float:
+        """The part of the waiting for `tensor` that prefetches for the next step save, in a loop
+        over `dim`, which goes through `ranges` in steps of `step`. What they ask for behind the
+        last step is hardly ever used next."""
+        tile = {**_sizes(ranges), dim: step}
+        cycles = prod(tile.values()) / (self.plan.microkernel.vector * FMA_PER_CYCLE)
+        size = _bytes(tensor, tile)
+        kept = next((part for limit, part in foresight.near if size <= limit), 0.0)
+        return (1 - step / ranges[dim].size) * min(1.0, cycles / foresight.cycles) * kept
 
 
 def has_room(prefetches: int, kernel: Microkernel, taps: int) -> bool:
@@ -207,9 +245,12 @@ def rows_at_once(rows: int, size: int) -> int:
     return min(rows, max(1, rows * size // (LINE_BYTES // 2)))
 
 
-def _bytes(tensor: Tensor, ranges: Ranges) -> int:
-    """Bytes of the box in `tensor` that the tile `ranges` accesses."""
-    sizes = {dim: range_.size for dim, range_ in ranges.items()}
+def _sizes(ranges: Ranges) -> dict[str, int]:
+    return {dim: range_.size for dim, range_ in ranges.items()}
+
+
+def _bytes(tensor: Tensor, sizes: Mapping[str, int]) -> int:
+    """Bytes of the box in `tensor` that a tile of `sizes` accesses."""
     return tensor.element.size * prod(1 + reach(axis, sizes) for axis in tensor.axes)
 
 

@@ -168,14 +168,34 @@ func.func @shared_by_parts(%input: memref<1x3x16x66xf32>, %weights: memref<32x3x
   return
 }
 
-// Parts that are more than stays in L1 are left to the loop over them.
+// Rows that are more than stays in L2 are left to the loop over their parts.
 
 // CHECK-LABEL: func.func @far_apart
 // CHECK:         affine.for %h_L1 = 0 to 14
 // CHECK:           affine.for %k_L1 = 0 to 32 step 4
-// CHECK:             affine.for %w = 0 to 2048 step 32
+// CHECK:             affine.for %w = 0 to 8192 step 32
 // CHECK:                   affine.prefetch %arg0[0, %{{.+}}, %h_L1 + %{{.+}}, %w + 32], read
-func.func @far_apart(%input: memref<1x3x16x2050xf32>, %weights: memref<32x3x3x3xf32>,
+func.func @far_apart(%input: memref<1x3x16x8194xf32>, %weights: memref<32x3x3x3xf32>,
+                     %output: memref<1x32x14x8192xf32>) {
+  linalg.conv_2d_nchw_fchw {mopt.plan = {
+      machine = "znver5", threads = 1, packing = "none",
+      microkernel = {lanes = "w", vector = 16, tile = {k = 4, w = 32}, reduction = ["c", "r", "s"]},
+      levels = [{name = "L1", order = ["w", "c", "r", "s", "h", "k"],
+                 tile = {k = 4, h = 1, w = 8192, c = 3, r = 3, s = 3}}]}}
+    ins(%input, %weights : memref<1x3x16x8194xf32>, memref<32x3x3x3xf32>)
+    outs(%output : memref<1x32x14x8192xf32>)
+  return
+}
+
+// Rows that stay there are not: from L2 the next one comes soon enough, where the next part of this
+// one would be asked for a hundred cycles before it is read.
+
+// CHECK-LABEL: func.func @from_l2
+// CHECK:         affine.for %h_L1 = 0 to 14
+// CHECK:           affine.for %k_L1 = 0 to 32 step 4
+// CHECK:             affine.for %w = 0 to 2048 step 32
+// CHECK:                   affine.prefetch %arg0[0, %{{.+}}, %h_L1 + %{{.+}} + 1, %w + %{{.+}}], read
+func.func @from_l2(%input: memref<1x3x16x2050xf32>, %weights: memref<32x3x3x3xf32>,
                      %output: memref<1x32x14x2048xf32>) {
   linalg.conv_2d_nchw_fchw {mopt.plan = {
       machine = "znver5", threads = 1, packing = "none",
@@ -184,6 +204,45 @@ func.func @far_apart(%input: memref<1x3x16x2050xf32>, %weights: memref<32x3x3x3x
                  tile = {k = 4, h = 1, w = 2048, c = 3, r = 3, s = 3}}]}}
     ins(%input, %weights : memref<1x3x16x2050xf32>, memref<32x3x3x3xf32>)
     outs(%output : memref<1x32x14x2048xf32>)
+  return
+}
+
+// Two halves of the channels inside ten steps along a row: behind the second half nothing follows, so
+// each asks for its channels of the next step, though a step reads more than stays in L1.
+
+// CHECK-LABEL: func.func @few_steps
+// CHECK:         affine.for %w_L1 = 0 to 960 step 96
+// CHECK:           affine.for %c_L1 = 0 to 128 step 64
+// CHECK:             affine.for %w =
+// CHECK:               affine.for %[[C:c.+]] = #
+// CHECK:                 affine.prefetch %arg0[0, %[[C]], 0, %w + %{{.+}} + 96], read
+func.func @few_steps(%input: memref<1x128x1x960xf32>, %weights: memref<16x128x1x1xf32>,
+                     %output: memref<1x16x1x960xf32>) {
+  linalg.conv_2d_nchw_fchw {mopt.plan = {
+      machine = "znver5", threads = 1, packing = "none",
+      microkernel = {lanes = "w", vector = 16, tile = {k = 4, w = 32}, reduction = ["c"]},
+      levels = [{name = "L1", order = ["w", "c", "k"], tile = {k = 16, w = 96, c = 64}}]}}
+    ins(%input, %weights : memref<1x128x1x960xf32>, memref<16x128x1x1xf32>)
+    outs(%output : memref<1x16x1x960xf32>)
+  return
+}
+
+// Of a row in two steps of eight register tiles, a register tile asks for what lies a step further
+// on: what the next register tile reads would come too late.
+
+// CHECK-LABEL: func.func @too_late
+// CHECK:         affine.for %w_L1 = 0 to 512 step 256
+// CHECK:             affine.for %w =
+// CHECK:               affine.for %[[C:c.+]] = 0 to 8
+// CHECK-NEXT:            affine.prefetch %arg0[0, %[[C]], 0, %w + 256], read
+func.func @too_late(%input: memref<1x8x1x512xf32>, %weights: memref<4x8x1x1xf32>,
+                    %output: memref<1x4x1x512xf32>) {
+  linalg.conv_2d_nchw_fchw {mopt.plan = {
+      machine = "znver5", threads = 1, packing = "none",
+      microkernel = {lanes = "w", vector = 16, tile = {k = 4, w = 32}, reduction = ["c"]},
+      levels = [{name = "L1", order = ["w", "c", "k"], tile = {k = 4, w = 256, c = 8}}]}}
+    ins(%input, %weights : memref<1x8x1x512xf32>, memref<4x8x1x1xf32>)
+    outs(%output : memref<1x4x1x512xf32>)
   return
 }
 

@@ -63,21 +63,40 @@ func.func @next_row(%input: memref<1x3x16x66xf32>, %weights: memref<32x3x3x3xf32
   return
 }
 
-// Only the next output channels lie between them where a tile of L1 writes more than 8 KB.
+// Only the next output channels lie between them where a tile of L1 writes far more than stays there.
 
 // CHECK-LABEL: func.func @next_channels
 // CHECK:         affine.for %h_L1 = 0 to 14
 // CHECK:           affine.for %k = 0 to 64 step 4
-// CHECK:             affine.for %w = 0 to 64 step 32
+// CHECK:             affine.for %w = 0 to 192 step 32
 // CHECK:               affine.prefetch %arg2[0, %k + 4, %h_L1, %w + 31], write
 // CHECK:               affine.for %c
-func.func @next_channels(%input: memref<1x3x16x66xf32>, %weights: memref<64x3x3x3xf32>,
-                         %output: memref<1x64x14x64xf32>) {
+func.func @next_channels(%input: memref<1x3x16x194xf32>, %weights: memref<64x3x3x3xf32>,
+                         %output: memref<1x64x14x192xf32>) {
   linalg.conv_2d_nchw_fchw {mopt.plan = {
       machine = "znver5", threads = 1, packing = "none",
       microkernel = {lanes = "w", vector = 16, tile = {k = 4, w = 32}, reduction = ["c", "r", "s"]},
       levels = [{name = "L1", order = ["k", "w", "c", "r", "s", "h"],
-                 tile = {k = 64, h = 1, w = 64, c = 3, r = 3, s = 3}}]}}
+                 tile = {k = 64, h = 1, w = 192, c = 3, r = 3, s = 3}}]}}
+    ins(%input, %weights : memref<1x3x16x194xf32>, memref<64x3x3x3xf32>)
+    outs(%output : memref<1x64x14x192xf32>)
+  return
+}
+
+// Behind the second half of the channels no third one follows: a row is asked for as a whole, though
+// more than 8 KB of output lie between.
+
+// CHECK-LABEL: func.func @two_halves
+// CHECK:         affine.for %h_L1 = 0 to 14
+// CHECK:           affine.for %k_L1 = 0 to 64 step 32
+// CHECK:               affine.prefetch %arg2[0, %k, %h_L1 + 1, %w + 31], write
+func.func @two_halves(%input: memref<1x3x16x66xf32>, %weights: memref<64x3x3x3xf32>,
+                      %output: memref<1x64x14x64xf32>) {
+  linalg.conv_2d_nchw_fchw {mopt.plan = {
+      machine = "znver5", threads = 1, packing = "none",
+      microkernel = {lanes = "w", vector = 16, tile = {k = 4, w = 32}, reduction = ["c", "r", "s"]},
+      levels = [{name = "L1", order = ["w", "c", "r", "s", "h", "k"],
+                 tile = {k = 32, h = 1, w = 64, c = 3, r = 3, s = 3}}]}}
     ins(%input, %weights : memref<1x3x16x66xf32>, memref<64x3x3x3xf32>)
     outs(%output : memref<1x64x14x64xf32>)
   return
