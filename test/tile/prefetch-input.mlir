@@ -246,6 +246,27 @@ func.func @too_late(%input: memref<1x8x1x512xf32>, %weights: memref<4x8x1x1xf32>
   return
 }
 
+// Of two loops that go on to a next step equally often, the outer one.
+
+// CHECK-LABEL: func.func @outermost
+// CHECK:         affine.for %w_L2 = 0 to 2048 step 512
+// CHECK:           affine.for %w_L1 =
+// CHECK:             affine.for %k = 0 to 64 step 4
+// CHECK:               affine.for %w =
+// CHECK:                 affine.for %[[C:c.+]] = 0 to 8
+// CHECK:                   affine.prefetch %arg0[0, %[[C]], 0, %w + %{{.+}} + 512], read
+func.func @outermost(%input: memref<1x8x1x2048xf32>, %weights: memref<64x8x1x1xf32>,
+                     %output: memref<1x64x1x2048xf32>) {
+  linalg.conv_2d_nchw_fchw {mopt.plan = {
+      machine = "znver5", threads = 1, packing = "none",
+      microkernel = {lanes = "w", vector = 16, tile = {k = 4, w = 32}, reduction = ["c"]},
+      levels = [{name = "L2", order = ["k", "w", "c"], tile = {k = 64, w = 512, c = 8}},
+                {name = "L1", order = ["k", "w", "c"], tile = {k = 64, w = 128, c = 8}}]}}
+    ins(%input, %weights : memref<1x8x1x2048xf32>, memref<64x8x1x1xf32>)
+    outs(%output : memref<1x64x1x2048xf32>)
+  return
+}
+
 // With channels last a register tile of a 1x1 convolution reads one run of memory, and the next tile
 // the run behind it. The 64 steps over the channels ask for a line each, 56 of which are needed.
 

@@ -63,23 +63,24 @@ func.func @next_row(%input: memref<1x3x16x66xf32>, %weights: memref<32x3x3x3xf32
   return
 }
 
-// Only the next output channels lie between them where a tile of L1 writes far more than stays there.
+// Only the next output channels lie between them where a tile of L1 writes 24 KB, of which L1
+// loses some.
 
 // CHECK-LABEL: func.func @next_channels
 // CHECK:         affine.for %h_L1 = 0 to 14
-// CHECK:           affine.for %k = 0 to 64 step 4
+// CHECK:           affine.for %k = 0 to 32 step 4
 // CHECK:             affine.for %w = 0 to 192 step 32
 // CHECK:               affine.prefetch %arg2[0, %k + 4, %h_L1, %w + 31], write
 // CHECK:               affine.for %c
-func.func @next_channels(%input: memref<1x3x16x194xf32>, %weights: memref<64x3x3x3xf32>,
-                         %output: memref<1x64x14x192xf32>) {
+func.func @next_channels(%input: memref<1x3x16x194xf32>, %weights: memref<32x3x3x3xf32>,
+                         %output: memref<1x32x14x192xf32>) {
   linalg.conv_2d_nchw_fchw {mopt.plan = {
       machine = "znver5", threads = 1, packing = "none",
       microkernel = {lanes = "w", vector = 16, tile = {k = 4, w = 32}, reduction = ["c", "r", "s"]},
       levels = [{name = "L1", order = ["k", "w", "c", "r", "s", "h"],
-                 tile = {k = 64, h = 1, w = 192, c = 3, r = 3, s = 3}}]}}
-    ins(%input, %weights : memref<1x3x16x194xf32>, memref<64x3x3x3xf32>)
-    outs(%output : memref<1x64x14x192xf32>)
+                 tile = {k = 32, h = 1, w = 192, c = 3, r = 3, s = 3}}]}}
+    ins(%input, %weights : memref<1x3x16x194xf32>, memref<32x3x3x3xf32>)
+    outs(%output : memref<1x32x14x192xf32>)
   return
 }
 
@@ -99,5 +100,23 @@ func.func @two_halves(%input: memref<1x3x16x66xf32>, %weights: memref<64x3x3x3xf
                  tile = {k = 32, h = 1, w = 64, c = 3, r = 3, s = 3}}]}}
     ins(%input, %weights : memref<1x3x16x66xf32>, memref<64x3x3x3xf32>)
     outs(%output : memref<1x64x14x64xf32>)
+  return
+}
+
+// Of two loops that go on to a next step equally often, the outer one.
+
+// CHECK-LABEL: func.func @outermost
+// CHECK:         affine.for %w_L2 = 0 to 2048 step 512
+// CHECK:             affine.for %w =
+// CHECK:               affine.prefetch %arg2[0, 0, 0, %w + 543], write
+func.func @outermost(%input: memref<1x32x1x2048xf32>, %weights: memref<4x32x1x1xf32>,
+                     %output: memref<1x4x1x2048xf32>) {
+  linalg.conv_2d_nchw_fchw {mopt.plan = {
+      machine = "znver5", threads = 1, packing = "none",
+      microkernel = {lanes = "w", vector = 16, tile = {k = 4, w = 32}, reduction = ["c"]},
+      levels = [{name = "L2", order = ["k", "w", "c"], tile = {k = 4, w = 512, c = 32}},
+                {name = "L1", order = ["k", "w", "c"], tile = {k = 4, w = 128, c = 32}}]}}
+    ins(%input, %weights : memref<1x32x1x2048xf32>, memref<4x32x1x1xf32>)
+    outs(%output : memref<1x4x1x2048xf32>)
   return
 }
