@@ -21,7 +21,7 @@ from mopt_mlir.codegen.operands import Operands, Panels
 from mopt_mlir.codegen.packing import SCRATCH_ALIGNMENT, emit_packing, panel_shape
 from mopt_mlir.codegen.partials import Partials, partials_shape
 from mopt_mlir.codegen.place import Place, Ranges
-from mopt_mlir.codegen.ranges import Range
+from mopt_mlir.codegen.ranges import Range, sizes_of
 from mopt_mlir.codegen.upcoming import Lookahead, NextBlock
 from mopt_mlir.plan import Level, Plan
 from mopt_mlir.problem import Problem, Role
@@ -175,7 +175,7 @@ class Nest:
         packs = level.name == self.plan.packing and place.panels is None
         if packs and not self.problem.weights.dims.intersection(moving):
             place, packs = self._pack_block(depth, place), False
-        sizes = _sizes(place.ranges)
+        sizes = sizes_of(place.ranges)
         if not moving or (not packs and self._streams(level, moving, sizes)):
             self._cores(place) if depth == 0 else self._next_level(depth + 1, place)
             return
@@ -252,7 +252,7 @@ class Nest:
 
     def _share(self, place: Place) -> None:
         """One core's share; it owns the packed block if that is of an inner level."""
-        sizes = _sizes(place.ranges)
+        sizes = sizes_of(place.ranges)
         scratch = sums = None
         if place.panels is None and place.scratch is None and self.plan.packing != "none":
             tile = self._level(self.plan.packing).tile
@@ -302,7 +302,3 @@ class Nest:
             self.builder.branch([(room, False)], lambda: emit(unit), lambda: emit(extent % unit))
         else:
             emit(min(unit, extent - start.constant))
-
-
-def _sizes(ranges: Ranges) -> dict[str, int]:
-    return {dim: range_.size for dim, range_ in ranges.items()}

@@ -48,6 +48,11 @@ class Range:
         return Range(start, size, False, (start + size, *outer), depth, self.size)
 
 
+def sizes_of(ranges: Mapping[str, Range]) -> dict[str, int]:
+    """The size of each range."""
+    return {dim: range_.size for dim, range_ in ranges.items()}
+
+
 def nearest(dims: Sequence[str], ranges: Mapping[str, Range]) -> str | None:
     """Of `dims` the one that the innermost loop steps along, if any loop does."""
     inner = max(dims, key=lambda dim: ranges[dim].depth, default=None)

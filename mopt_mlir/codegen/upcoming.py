@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from mopt_mlir.codegen.index import Index
-from mopt_mlir.codegen.ranges import Range
+from mopt_mlir.codegen.ranges import Range, sizes_of
 from mopt_mlir.plan import Microkernel, Plan
 from mopt_mlir.problem import LinearForm, Problem, Role, Tensor
 
@@ -226,7 +226,7 @@ class Lookahead:
         """The part of the waiting for `tensor` that prefetches for the next step save, in a loop
         over `dim`, which goes through `ranges` in steps of `step`. What they ask for behind the
         last step is hardly ever used next."""
-        tile = {**_sizes(ranges), dim: step}
+        tile = {**sizes_of(ranges), dim: step}
         cycles = prod(tile.values()) / (self.plan.microkernel.vector * FMA_PER_CYCLE)
         size = _bytes(tensor, tile)
         kept = next((part for limit, part in foresight.near if size <= limit), 0.0)
@@ -243,10 +243,6 @@ def rows_at_once(rows: int, size: int) -> int:
     """Of so many rows of weights, of `size` bytes per step, that a register tile asks for, those
     that it asks for in each step."""
     return min(rows, max(1, rows * size // (LINE_BYTES // 2)))
-
-
-def _sizes(ranges: Ranges) -> dict[str, int]:
-    return {dim: range_.size for dim, range_ in ranges.items()}
 
 
 def _bytes(tensor: Tensor, sizes: Mapping[str, int]) -> int:
