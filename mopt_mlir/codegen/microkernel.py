@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
-from math import prod
 from typing import Any, Protocol
 
 from mopt_mlir.codegen.accumulators import AccumulatorTile
@@ -19,15 +18,10 @@ from mopt_mlir.codegen.builder import Builder
 from mopt_mlir.codegen.index import Index
 from mopt_mlir.codegen.operands import Operands, Position, element
 from mopt_mlir.codegen.place import Place
-from mopt_mlir.codegen.prefetch import (
-    OUTPUT_AHEAD_CYCLES,
-    InputPrefetch,
-    emit_output_prefetch,
-    steps_within,
-)
+from mopt_mlir.codegen.prefetch import InputPrefetch
+from mopt_mlir.codegen.prefetch_output import emit_output_prefetch
 from mopt_mlir.codegen.prefetch_weights import PanelPrefetch, RowPrefetch
-from mopt_mlir.codegen.ranges import Range, nearest
-from mopt_mlir.codegen.upcoming import NextOutput
+from mopt_mlir.codegen.ranges import nearest
 from mopt_mlir.plan import Microkernel
 from mopt_mlir.problem import Problem, Tensor
 
@@ -119,7 +113,7 @@ def emit_microkernel(
         ahead.append(
             RowPrefetch.in_place(builder, problem, kernel, operands.weights, following, ranges)
         )
-    _prefetch_output(output, kernel, ranges, sizes, place.upcoming.output)
+    emit_output_prefetch(output, kernel, ranges, sizes, place.upcoming.output)
     if partials is not None and (along := nearest(problem.parallel_dims, ranges)):
         here = partials.tile(builder, start)
         partials.prefetch(builder, here, along, len(tile.vectors) * len(tile.scalars))
@@ -137,37 +131,6 @@ class _Prefetch(Protocol):
     def dim(self) -> str: ...
 
     def emit(self, point: Mapping[str, Index]) -> None: ...
-
-
-def _prefetch_output(
-    output: AccumulatorTile,
-    kernel: Microkernel,
-    ranges: Mapping[str, Range],
-    sizes: Mapping[str, int],
-    upcoming: NextOutput | None,
-) -> None:
-    """Ask for the output of a register tile, in the only visit that finds it outside of the caches;
-    where too few outer products come before the stores, for that of a later one."""
-    builder, problem, operands = output.builder, output.problem, output.operands
-    if operands.nontemporal:
-        return
-    reduced = {dim: ranges[dim] for dim in problem.reduction_dims}
-    start = dict(output.start)
-    steps = prod(part.size for part in reduced.values())
-    best = steps_within(OUTPUT_AHEAD_CYCLES, kernel)
-    if steps < best and upcoming is not None:
-        start[upcoming.dim] = start[upcoming.dim] + upcoming.step
-    elif steps < best // 2:
-        return
-    conditions = output.is_first(reduced) if output.partials is None else output.is_last(reduced)
-
-    def emit() -> None:
-        emit_output_prefetch(builder, problem, operands.output, start, sizes)
-
-    if conditions:
-        builder.branch(conditions, emit, lambda: None)
-    else:
-        emit()
 
 
 @dataclass(frozen=True)

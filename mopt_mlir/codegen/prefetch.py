@@ -1,4 +1,4 @@
-"""Prefetching the input, and the output that will be written.
+"""Prefetching the input.
 
 Each step of the outermost reduction dim (an input channel, as a rule) reads a short run of pixels
 from another page, which hardware prefetchers do not foresee: without help every step waits for
@@ -29,10 +29,6 @@ from mopt_mlir.codegen.upcoming import (
 )
 from mopt_mlir.plan import Microkernel
 from mopt_mlir.problem import Problem, Tensor
-
-OUTPUT_AHEAD_CYCLES = 700
-"""Best between a prefetch of output and its stores: the prefetches of a register tile come all at
-once, so that the last of them takes longer."""
 
 SHORT_REDUCTION = 576
 """Below so many outer products the prefetch goes to a later register tile, since the first steps of
@@ -94,7 +90,7 @@ class InputPrefetch:
             return
         else:
             self._move_ahead(at, max(1, steps_within(AHEAD_CYCLES, self.kernel) // taps))
-        for run in _runs(tensor, at, self.sizes):
+        for run in runs(tensor, at, self.sizes):
             for start in lines:
                 self.builder.prefetch(self.memref, [*run[:-1], run[-1] + start])
 
@@ -172,42 +168,23 @@ def _part(
     return [(part * each + i) * spacing for i in range(each)]
 
 
-def emit_output_prefetch(
-    builder: Builder,
-    problem: Problem,
-    output: Any,
-    start: Mapping[str, Index],
-    sizes: Mapping[str, int],
-) -> None:
-    """Ask for the lines that the register tile of `sizes` at `start` will write, for writing.
-
-    A row of output channels or pixels lies in another page than the one before, and stores to lines
-    that are not in the cache wait for each other.
-    """
-    tensor = problem.output
-    last = _last(tensor, sizes)
-    for run in _runs(tensor, start, sizes):
-        for shift in range(last, -1, -LINE_BYTES // tensor.element.size):
-            builder.prefetch(output, [*run[:-1], run[-1] + shift], write=True)
-
-
-def _runs(tensor: Tensor, at: Mapping[str, Index], sizes: Mapping[str, int]) -> list[list[Index]]:
+def runs(tensor: Tensor, at: Mapping[str, Index], sizes: Mapping[str, int]) -> list[list[Index]]:
     """The first element of each run along the last axis that a register tile at `at` reads."""
     dims = [dim for dim in sizes if dim in tensor.dims and dim not in tensor.axes[-1].dims]
-    runs = []
+    found = []
     for offsets in product(*(range(sizes[dim]) for dim in dims)):
         moved = {dim: at[dim] + offset for dim, offset in zip(dims, offsets, strict=True)}
-        runs.append(element(tensor, {**at, **moved}))
-    return runs
+        found.append(element(tensor, {**at, **moved}))
+    return found
 
 
 def _lines(tensor: Tensor, sizes: Mapping[str, int]) -> list[Index]:
     """Offsets into a run, one in each cache line that it may touch."""
-    last = _last(tensor, sizes)
+    last = last_offset(tensor, sizes)
     offsets = [*range(0, last, LINE_BYTES // tensor.element.size), last]
     return [Index(constant=offset) for offset in offsets]
 
 
-def _last(tensor: Tensor, sizes: Mapping[str, int]) -> int:
+def last_offset(tensor: Tensor, sizes: Mapping[str, int]) -> int:
     """The offset of the last element of a run along the last axis."""
     return reach(tensor.axes[-1], sizes)

@@ -104,13 +104,28 @@ class NextInput:
 
 
 @dataclass(frozen=True)
+class Visits:
+    """The visits of a register tile while loops go `through` a part of the reduction `dim`, in
+    steps of `unit`."""
+
+    dim: str
+    through: Range
+    unit: int
+
+    @property
+    def count(self) -> int:
+        return -(-self.through.size // self.unit)
+
+
+@dataclass(frozen=True)
 class NextOutput:
     """The output that is written after the current one: `step` further along `dim`; `saves` as of
-    `NextInput`."""
+    `NextInput`. Where the current one is visited several times until then, `visits` are these."""
 
     dim: str
     step: int
     saves: float
+    visits: Visits | None = None
 
 
 @dataclass(frozen=True)
@@ -214,9 +229,10 @@ class Lookahead:
     def _next_output(
         self, outer: NextOutput | None, dim: str, ranges: Ranges, step: int
     ) -> NextOutput | None:
-        """Of the loops that move in the output, the one whose prefetches save the most tells it."""
+        """Of the loops that move in the output, the one whose prefetches save the most tells it;
+        those over the reduction inside of it make visits."""
         if dim not in self.problem.parallel_dims:
-            return outer
+            return outer and replace(outer, visits=_visits(outer.visits, dim, ranges[dim], step))
         saves = self._saves(self.problem.output, OUTPUT, dim, ranges, step)
         return outer if outer and outer.saves >= saves else NextOutput(dim, step, saves)
 
@@ -231,6 +247,16 @@ class Lookahead:
         size = _bytes(tensor, tile)
         kept = next((part for limit, part in foresight.near if size <= limit), 0.0)
         return (1 - step / ranges[dim].size) * min(1.0, cycles / foresight.cycles) * kept
+
+
+def _visits(outer: Visits | None, dim: str, through: Range, step: int) -> Visits:
+    """The visits inside a loop over the reduction `dim`, which goes `through` it in steps of
+    `step`. `outer` were those outside of the loop; of several dims the one with most visits
+    counts."""
+    if outer is not None and outer.dim == dim:
+        return replace(outer, unit=step)
+    inner = Visits(dim, through, step)
+    return outer if outer is not None and outer.count >= inner.count else inner
 
 
 def has_room(prefetches: int, kernel: Microkernel, taps: int) -> bool:

@@ -1,5 +1,12 @@
 // RUN: mopt-opt --mopt-tile="machine=znver5" %s | FileCheck %s
 
+// CHECK-DAG: #[[HALF:.*]] = affine_map<(d0) -> (d0 floordiv 8)>
+// CHECK-DAG: #[[QUARTER:.*]] = affine_map<(d0, d1) -> ((d0 - d1) floordiv 8)>
+// CHECK-DAG: #[[FIRST:.*]] = affine_set<(d0) : (d0 == 0)>
+// CHECK-DAG: #[[FIRST4:.*]] = affine_set<(d0) : (-d0 + 3 >= 0)>
+// CHECK-DAG: #[[THREE:.*]] = affine_set<(d0) : (-d0 + 11 >= 0)>
+// CHECK-DAG: #[[LAST:.*]] = affine_set<(d0) : (d0 - 8 >= 0)>
+
 // The lines that a register tile will write, a row for each output channel, are asked for in front
 // of its reduction.
 
@@ -118,5 +125,141 @@ func.func @outermost(%input: memref<1x32x1x2048xf32>, %weights: memref<4x32x1x1x
                 {name = "L1", order = ["k", "w", "c"], tile = {k = 4, w = 128, c = 32}}]}}
     ins(%input, %weights : memref<1x32x1x2048xf32>, memref<4x32x1x1xf32>)
     outs(%output : memref<1x4x1x2048xf32>)
+  return
+}
+
+// Two visits of each register tile, one for each half of the channels, share the rows of the next
+// tile of L1: four of its eight each. Nothing decides between them.
+
+// CHECK-LABEL: func.func @visits
+// CHECK:         affine.for %k_L1 = 0 to 64 step 8
+// CHECK:           affine.for %c_L1 = 0 to 16 step 8
+// CHECK:             affine.for %w = 0 to 192 step 32
+// CHECK:               %[[PART:.*]] = affine.apply #[[HALF]](%c_L1)
+// CHECK-NOT:           affine.if
+// CHECK:               affine.prefetch %arg2[0, %k_L1 + %[[PART]] * 4 + 8, 0, %w + 31], write
+// CHECK-COUNT-7:       affine.prefetch %arg2{{.*}}, write
+// CHECK-NOT:           affine.prefetch %arg2
+// CHECK:               affine.for %c
+func.func @visits(%input: memref<1x16x1x192xf32>, %weights: memref<64x16x1x1xf32>,
+                  %output: memref<1x64x1x192xf32>) {
+  linalg.conv_2d_nchw_fchw {mopt.plan = {
+      machine = "znver5", threads = 1, packing = "none",
+      microkernel = {lanes = "w", vector = 16, tile = {k = 8, w = 32}, reduction = ["c"]},
+      levels = [{name = "L1", order = ["k", "c", "w"], tile = {k = 8, w = 192, c = 8}}]}}
+    ins(%input, %weights : memref<1x16x1x192xf32>, memref<64x16x1x1xf32>)
+    outs(%output : memref<1x64x1x192xf32>)
+  return
+}
+
+// Visits of loops over the same channels, one inside the other, are counted together: four ask for a
+// quarter each, in the first half of the channels. The second one finds its output near.
+
+// CHECK-LABEL: func.func @nested_visits
+// CHECK:         affine.for %c_L3 = 0 to 64 step 32
+// CHECK:           affine.for %k_L2 = 0 to 64 step 8
+// CHECK:             affine.for %c_L2 =
+// CHECK:               affine.for %c_L1 =
+// CHECK:                 affine.if #[[FIRST]](%c_L3) {
+// CHECK:                   affine.apply #[[QUARTER]](%c_L1, %c_L3)
+// CHECK-COUNT-4:           affine.prefetch %arg2{{.*}}, write
+// CHECK-NOT:               affine.prefetch %arg2
+// CHECK:                 }
+func.func @nested_visits(%input: memref<1x64x1x192xf32>, %weights: memref<64x64x1x1xf32>,
+                         %output: memref<1x64x1x192xf32>) {
+  linalg.conv_2d_nchw_fchw {mopt.plan = {
+      machine = "znver5", threads = 1, packing = "none",
+      microkernel = {lanes = "w", vector = 16, tile = {k = 8, w = 32}, reduction = ["c"]},
+      levels = [{name = "L3", order = ["c", "k", "w"], tile = {k = 64, w = 192, c = 32}},
+                {name = "L2", order = ["k", "c", "w"], tile = {k = 8, w = 192, c = 16}},
+                {name = "L1", order = ["k", "c", "w"], tile = {k = 8, w = 192, c = 8}}]}}
+    ins(%input, %weights : memref<1x64x1x192xf32>, memref<64x64x1x1xf32>)
+    outs(%output : memref<1x64x1x192xf32>)
+  return
+}
+
+// Of the visits for two halves of the channels and for three rows of taps, the three share, in the
+// first half of the channels.
+
+// CHECK-LABEL: func.func @most_visits
+// CHECK:         affine.for %k_L1 = 0 to 64 step 6
+// CHECK:           affine.for %c_L1 = 0 to 4 step 2
+// CHECK:             affine.for %r_L1 = 0 to 3
+// CHECK:               affine.if #[[FIRST]](%c_L1) {
+// CHECK-NOT:             affine.apply
+// CHECK:                 affine.prefetch %arg2[0, %k_L1 + %r_L1 * 2 + 6, %h, %w + 31], write
+// CHECK-COUNT-3:         affine.prefetch %arg2{{.*}}, write
+// CHECK-NOT:             affine.prefetch %arg2
+// CHECK:                 affine.for %c
+func.func @most_visits(%input: memref<1x4x4x194xf32>, %weights: memref<64x4x3x3xf32>,
+                       %output: memref<1x64x2x192xf32>) {
+  linalg.conv_2d_nchw_fchw {mopt.plan = {
+      machine = "znver5", threads = 1, packing = "none",
+      microkernel = {lanes = "w", vector = 16, tile = {k = 6, w = 32}, reduction = ["c", "r", "s"]},
+      levels = [{name = "L1", order = ["k", "c", "r", "s", "h", "w"],
+                 tile = {k = 6, h = 2, w = 192, c = 2, r = 1, s = 3}}]}}
+    ins(%input, %weights : memref<1x4x4x194xf32>, memref<64x4x3x3xf32>)
+    outs(%output : memref<1x64x2x192xf32>)
+  return
+}
+
+// Sums in scratch memory: only the last visit asks for output, for all of it.
+
+// CHECK-LABEL: func.func @last_visit
+// CHECK:         affine.for %k_L1 = 0 to 64 step 16
+// CHECK:           affine.for %c_L1 = 0 to 16 step 8
+// CHECK:               affine.if #[[LAST]](%c_L1) {
+// CHECK-NEXT:            affine.prefetch %arg2[0, %k_L1 + 16, 0, %w + 7], write
+// CHECK-COUNT-15:        affine.prefetch %arg2{{.*}}, write
+// CHECK-NOT:             affine.prefetch %arg2
+// CHECK:                 affine.for %c
+func.func @last_visit(%input: memref<1x16x1x64xf32>, %weights: memref<64x16x1x1xf32>,
+                      %output: memref<1x64x1x64xf32>) {
+  linalg.conv_2d_nchw_fchw {mopt.plan = {
+      machine = "znver5", threads = 1, packing = "whole",
+      microkernel = {lanes = "k", vector = 16, tile = {k = 16, w = 8}, reduction = ["c"]},
+      levels = [{name = "L1", order = ["k", "c", "w"], tile = {k = 16, w = 64, c = 8}}]}}
+    ins(%input, %weights : memref<1x16x1x64xf32>, memref<64x16x1x1xf32>)
+    outs(%output : memref<1x64x1x64xf32>)
+  return
+}
+
+// A single row cannot be shared: the first visit asks for it.
+
+// CHECK-LABEL: func.func @single_row
+// CHECK:         affine.for %w_L1 = 0 to 1024 step 128
+// CHECK:           affine.for %s_L1 = 0 to 8 step 4
+// CHECK:               affine.if #[[FIRST4]](%s_L1) {
+// CHECK-NEXT:            affine.prefetch %arg2[%w + 159], write
+// CHECK-NEXT:            affine.prefetch %arg2[%w + 143], write
+// CHECK-NOT:           affine.prefetch %arg2
+// CHECK:               affine.for %s
+func.func @single_row(%input: memref<1031xf32>, %weights: memref<8xf32>,
+                      %output: memref<1024xf32>) {
+  linalg.conv_1d {mopt.plan = {
+      machine = "znver5", threads = 1, packing = "none",
+      microkernel = {lanes = "w", vector = 16, tile = {k = 1, w = 32}, reduction = ["s"]},
+      levels = [{name = "L1", order = ["k", "w", "s"], tile = {k = 1, w = 128, s = 4}}]}}
+    ins(%input, %weights : memref<1031xf32>, memref<8xf32>)
+    outs(%output : memref<1024xf32>)
+  return
+}
+
+// Four visits, and three rows: the last visit asks for nothing.
+
+// CHECK-LABEL: func.func @more_visits_than_rows
+// CHECK:           affine.for %c_L1 = 0 to 16 step 4
+// CHECK:               affine.if #[[THREE]](%c_L1) {
+// CHECK:                 affine.prefetch %arg2[0, %k_L1 + %{{.*}} + 3, 0, %w + 31], write
+// CHECK-NEXT:            affine.prefetch %arg2[0, %k_L1 + %{{.*}} + 3, 0, %w + 15], write
+// CHECK-NEXT:          }
+func.func @more_visits_than_rows(%input: memref<1x16x1x192xf32>, %weights: memref<60x16x1x1xf32>,
+                                 %output: memref<1x60x1x192xf32>) {
+  linalg.conv_2d_nchw_fchw {mopt.plan = {
+      machine = "znver5", threads = 1, packing = "none",
+      microkernel = {lanes = "w", vector = 16, tile = {k = 3, w = 32}, reduction = ["c"]},
+      levels = [{name = "L1", order = ["k", "c", "w"], tile = {k = 3, w = 192, c = 4}}]}}
+    ins(%input, %weights : memref<1x16x1x192xf32>, memref<60x16x1x1xf32>)
+    outs(%output : memref<1x60x1x192xf32>)
   return
 }
