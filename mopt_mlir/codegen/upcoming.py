@@ -25,6 +25,10 @@ longer; with twice as many they are as fast."""
 
 FMA_PER_CYCLE = 2
 
+VAIN_COST = 0.4
+"""Of a prefetch that nobody waits for, in what one saves that is used. (Tried on sampled plans of
+Table 1, on Zen 5.)"""
+
 
 @dataclass(frozen=True)
 class Foresight:
@@ -219,7 +223,7 @@ class Lookahead:
             return outer
         if dim in self.problem.input.dims:
             saves = self._saves(self.problem.input, INPUT, dim, ranges, step)
-            return outer if outer and outer.saves >= saves else NextInput(dim, step, saves)
+            return NextInput(dim, step, saves) if saves > _saved(outer) else outer
         if outer is None or outer.channel is not None:
             return outer
         unit = self.plan.microkernel.extent(dim)
@@ -234,19 +238,24 @@ class Lookahead:
         if dim not in self.problem.parallel_dims:
             return outer and replace(outer, visits=_visits(outer.visits, dim, ranges[dim], step))
         saves = self._saves(self.problem.output, OUTPUT, dim, ranges, step)
-        return outer if outer and outer.saves >= saves else NextOutput(dim, step, saves)
+        return NextOutput(dim, step, saves) if saves > _saved(outer) else outer
 
     def _saves(
         self, tensor: Tensor, foresight: Foresight, dim: str, ranges: Ranges, step: int
     ) -> float:
         """The part of the waiting for `tensor` that prefetches for the next step save, in a loop
         over `dim`, which goes through `ranges` in steps of `step`. What they ask for behind the
-        last step is hardly ever used next."""
+        last step is hardly ever used next, and takes time and room."""
         tile = {**sizes_of(ranges), dim: step}
         cycles = prod(tile.values()) / (self.plan.microkernel.vector * FMA_PER_CYCLE)
         size = _bytes(tensor, tile)
         kept = next((part for limit, part in foresight.near if size <= limit), 0.0)
-        return (1 - step / ranges[dim].size) * min(1.0, cycles / foresight.cycles) * kept
+        used = 1 - (1 + VAIN_COST) * step / ranges[dim].size
+        return used * min(1.0, cycles / foresight.cycles) * kept
+
+
+def _saved(outer: NextInput | NextOutput | None) -> float:
+    return 0.0 if outer is None else outer.saves
 
 
 def _visits(outer: Visits | None, dim: str, through: Range, step: int) -> Visits:

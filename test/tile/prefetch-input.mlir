@@ -285,3 +285,22 @@ func.func @dense_pixels(%input: memref<1x1x28x64xf32>, %weights: memref<1x1x64x1
     outs(%output : memref<1x1x28x16xf32>)
   return
 }
+
+// Every second step of a loop over two halves of the channels would ask for channels that nobody
+// reads next. One of three rows of pixels has a next one more often, though they need more than L1.
+
+// CHECK-LABEL: func.func @in_vain
+// CHECK:         affine.for %w_L1 = 0 to 240 step 96
+// CHECK:           affine.for %c_L1 = 0 to 88 step 44
+// CHECK:               %c:8 = affine.for %c_
+// CHECK:                 affine.prefetch %arg0[0, %c, 0, %w + %{{.*}} * 16 + 96], read
+func.func @in_vain(%input: memref<1x88x1x240xf32>, %weights: memref<16x88x1x1xf32>,
+                   %output: memref<1x16x1x240xf32>) {
+  linalg.conv_2d_nchw_fchw {mopt.plan = {
+      machine = "znver5", threads = 1, packing = "none",
+      microkernel = {lanes = "w", vector = 16, tile = {k = 4, w = 32}, reduction = ["c"]},
+      levels = [{name = "L1", order = ["w", "c", "k"], tile = {k = 16, w = 96, c = 44}}]}}
+    ins(%input, %weights : memref<1x88x1x240xf32>, memref<16x88x1x1xf32>)
+    outs(%output : memref<1x16x1x240xf32>)
+  return
+}
