@@ -292,8 +292,8 @@ func.func @dense_pixels(%input: memref<1x1x28x64xf32>, %weights: memref<1x1x64x1
 // CHECK-LABEL: func.func @in_vain
 // CHECK:         affine.for %w_L1 = 0 to 240 step 96
 // CHECK:           affine.for %c_L1 = 0 to 88 step 44
-// CHECK:               %c:8 = affine.for %c_
-// CHECK:                 affine.prefetch %arg0[0, %c, 0, %w + %{{.*}} * 16 + 96], read
+// CHECK:               affine.for %[[C:.*]] = #map{{.*}} iter_args
+// CHECK:                 affine.prefetch %arg0[0, %[[C]], 0, %w + %{{.*}} * 16 + 96], read
 func.func @in_vain(%input: memref<1x88x1x240xf32>, %weights: memref<16x88x1x1xf32>,
                    %output: memref<1x16x1x240xf32>) {
   linalg.conv_2d_nchw_fchw {mopt.plan = {
