@@ -6,7 +6,7 @@ it, so that memory delivers while they compute, instead of all at once when they
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
@@ -15,7 +15,7 @@ from mopt_mlir.codegen.builder import Builder
 from mopt_mlir.codegen.index import Index
 from mopt_mlir.codegen.operands import Panels, element
 from mopt_mlir.codegen.ranges import Range
-from mopt_mlir.codegen.upcoming import LINE_BYTES, NextWeights, has_room, rows_at_once
+from mopt_mlir.codegen.upcoming import LINE_BYTES, NextWeights, Turn, has_room, rows_at_once
 from mopt_mlir.plan import Microkernel
 from mopt_mlir.problem import Problem, Role
 
@@ -53,12 +53,8 @@ class RowPrefetch:
         block = panels.upcoming
         if block is None or not _is_dense(problem, panels.reduction[0]):
             return None
-        offset, rows = tile[block.dim] - block.start, block.rows
-        parts = -(-block.count // rows)
-        if offset.terms:
-            part = builder.apply("part", offset, block.unit, parts if parts < block.tiles else 0)
-        else:
-            part = Index(constant=offset.constant // block.unit % parts)
+        rows = block.rows
+        part = _number(builder, block.turns, tile, -(-block.count // rows))
         first, shift = block.first + part * rows, Index(constant=block.shift)
         if block.wraps is not None:
             end, length = block.wraps
@@ -113,6 +109,25 @@ class RowPrefetch:
             for start in range(0, max(size, 1), LINE_BYTES):
                 shift = start // tensor.element.size
                 self.builder.prefetch(self.weights, [*where[:-1], where[-1] + shift])
+
+
+def _number(
+    builder: Builder, turns: Sequence[Turn], tile: Mapping[str, Index], parts: int
+) -> Index:
+    """Which of so many parts falls to the register tile at `tile`."""
+    number, all_ = Index(), 1
+    for turn in turns:
+        offset = tile[turn.dim] - turn.start
+        if offset.terms:
+            step = builder.apply("turn", offset, turn.unit) if turn.unit > 1 else offset
+        else:
+            step = Index(constant=offset.constant // turn.unit)
+        number, all_ = number + step * all_, all_ * turn.tiles
+    if parts == all_:
+        return number
+    if not number.terms:
+        return Index(constant=number.constant % parts)
+    return builder.apply("part", number, modulo=parts)
 
 
 def _step_bytes(problem: Problem, dim: str) -> int:

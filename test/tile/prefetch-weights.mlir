@@ -1,15 +1,19 @@
 // RUN: mopt-opt --mopt-tile="machine=znver5" %s --split-input-file | FileCheck %s
 
 // Panels that hold one block of 32 output channels at a time: the register tiles that use the block,
-// six per panel, ask for six rows each of the block that is packed next.
+// six for each of two panels, ask for three rows each of the block that is packed next, which eleven
+// of them have done.
 
+// CHECK:         #[[ELEVEN:.+]] = affine_map<(d0, d1) -> ((d0 + d1 * 6) mod 11)>
 // CHECK-LABEL: func.func @next_block
 // CHECK:         affine.for %k_L2 = 0 to 64 step 32
-// CHECK:           affine.for %h = 0 to 6
-// CHECK:             %[[PART:.+]] = affine.apply {{.*}}(%h)
-// CHECK:             affine.for %[[C:c.+]] = 0 to 16 iter_args
-// CHECK-NEXT:          affine.prefetch %arg1[%k_L2 + %[[PART]] * 6 + 32, %[[C]], 0, 0], read, locality<3>
-// CHECK:               affine.prefetch %arg1[%k_L2 + %[[PART]] * 6 + 37, %[[C]], 0, 0], read, locality<3>
+// CHECK:           affine.for %k =
+// CHECK:             affine.for %h = 0 to 6
+// CHECK:               %[[PANEL:turn.*]] = affine.apply #{{.+}}(%k, %k_L2)
+// CHECK:               %[[PART:.+]] = affine.apply #[[ELEVEN]](%h, %[[PANEL]])
+// CHECK:               affine.for %[[C:c.+]] = 0 to 16 iter_args
+// CHECK-NEXT:            affine.prefetch %arg1[%k_L2 + %[[PART]] * 3 + 32, %[[C]], 0, 0], read, locality<3>
+// CHECK:                 affine.prefetch %arg1[%k_L2 + %[[PART]] * 3 + 34, %[[C]], 0, 0], read, locality<3>
 // CHECK-NOT:           affine.prefetch %arg1
 // CHECK:               vector.outerproduct
 func.func @next_block(%input: memref<1x16x8x16xf32>, %weights: memref<64x16x3x3xf32>,
@@ -31,7 +35,7 @@ func.func @next_block(%input: memref<1x16x8x16xf32>, %weights: memref<64x16x3x3x
 // CHECK-LABEL: func.func @next_block_of_reduction
 // CHECK:         affine.for %c_L2 = 0 to 16 step 8
 // CHECK:           affine.for %[[C:c.+]] = #{{.+}}(%c_L2) to #{{.+}}(%c_L2) iter_args
-// CHECK-NEXT:        affine.prefetch %arg1[%{{.+}} * 6, %[[C]] + 8, 0, 0], read, locality<3>
+// CHECK-NEXT:        affine.prefetch %arg1[%{{.+}} * 3, %[[C]] + 8, 0, 0], read, locality<3>
 func.func @next_block_of_reduction(%input: memref<1x16x8x16xf32>, %weights: memref<32x16x3x3xf32>,
                                    %output: memref<1x32x6x14xf32>) {
   linalg.conv_2d_nchw_fchw {mopt.plan = {
@@ -54,7 +58,7 @@ func.func @next_block_of_reduction(%input: memref<1x16x8x16xf32>, %weights: memr
 // CHECK:           affine.for %c_L2 = 0 to 16 step 8
 // CHECK:             %[[WRAPS:.+]] = affine.apply #[[WRAP]](%c_L2)
 // CHECK:             affine.for %[[C:c.+]] = #{{.+}}(%c_L2) to #{{.+}}(%c_L2) iter_args
-// CHECK-NEXT:          affine.prefetch %arg1[%k_L2 + %{{.+}} * 6 + %[[WRAPS]] * 32, %[[C]] - %[[WRAPS]] * 16 + 8, 0, 0], read
+// CHECK-NEXT:          affine.prefetch %arg1[%k_L2 + %{{.+}} * 3 + %[[WRAPS]] * 32, %[[C]] - %[[WRAPS]] * 16 + 8, 0, 0], read
 func.func @next_block_of_channels(%input: memref<1x16x8x16xf32>, %weights: memref<64x16x3x3xf32>,
                                   %output: memref<1x64x6x14xf32>) {
   linalg.conv_2d_nchw_fchw {mopt.plan = {
