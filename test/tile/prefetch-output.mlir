@@ -263,3 +263,20 @@ func.func @more_visits_than_rows(%input: memref<1x16x1x192xf32>, %weights: memre
     outs(%output : memref<1x60x1x192xf32>)
   return
 }
+
+// Of two register tiles the second is a rest: what it would ask for in vain costs more than the
+// first one saves.
+
+// CHECK-LABEL: func.func @rest
+// CHECK:         affine.for %w = 0 to 64 step 48
+// CHECK-NOT:       affine.prefetch %arg2
+// CHECK:           vector.outerproduct
+func.func @rest(%input: memref<1x16x1x64xf32>, %weights: memref<4x16x1x1xf32>,
+                %output: memref<1x4x1x64xf32>) {
+  linalg.conv_2d_nchw_fchw {mopt.plan = {
+      machine = "znver5", threads = 1, packing = "none", levels = [],
+      microkernel = {lanes = "w", vector = 16, tile = {k = 4, w = 48}, reduction = ["c"]}}}
+    ins(%input, %weights : memref<1x16x1x64xf32>, memref<4x16x1x1xf32>)
+    outs(%output : memref<1x4x1x64xf32>)
+  return
+}
