@@ -44,7 +44,7 @@ def emit_output_prefetch(
     shared = None
     if steps < best and upcoming is not None:
         start[upcoming.dim] = start[upcoming.dim] + upcoming.step
-        # beside sums in scratch memory sharing does not help: some plans take 2 to 5% longer (Zen 5)
+        # beside sums in scratch memory sharing does not help, some plans take 2 to 5% longer
         if upcoming.visits is not None and output.partials is None:
             shared = _Shared(output, sizes, upcoming.visits, ranges)
     elif steps < best // 2:
