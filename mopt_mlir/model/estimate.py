@@ -40,7 +40,8 @@ def estimate(problem: Problem, machine: Machine, plan: Plan) -> Prediction:
     volumes = resident_volumes(problem, machine, plan, predicted)
     kinds = tile_kinds(problem, machine, plan.microkernel, panels=plan.packing != "none")
     counts, number = visits_of(problem, plan)
-    cycles = visiting_cycles(machine, kinds, counts, Visits.of(problem, plan, number))
+    visits = Visits.of(problem, plan, number, machine.cache("L1"))
+    cycles = visiting_cycles(machine, kinds, counts, visits)
     seconds = {**predicted.seconds, "compute": cycles / (1e9 * machine.frequency)}
     runs = runs_of(problem, machine, plan)
     seconds["DRAM"] -= runs

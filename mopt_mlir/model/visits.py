@@ -7,11 +7,13 @@ of a short visit, it is at work on the next ones already.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from mopt_mlir.machine.machine import Machine
+from mopt_mlir.machine.machine import Cache, Machine
+from mopt_mlir.model.conflicts import conflicting_lines
 from mopt_mlir.model.microkernel import (
+    EVICTED_SUMS_CYCLES,
     ISSUE_OVERLAP,
     LOOP_CYCLES,
     OVERLAP,
@@ -48,16 +50,61 @@ for branches that are predicted wrongly. (Fitted as well.)"""
 @dataclass(frozen=True)
 class Visits:
     """How the reduction of each register tile is cut: into `number` pieces, by loops of which
-    `irregular` ones, within the outermost, do not run equally often each time."""
+    `irregular` ones, within the outermost, do not run equally often each time. Of the sums that a
+    visit leaves in L1, the next ones evict `evicted` lines while they are in use."""
 
     number: int
     irregular: int = 0
+    evicted: float = 0.0
 
     @staticmethod
-    def of(problem: Problem, plan: Plan, number: int) -> Visits:
-        """Those of a plan with all levels."""
+    def of(problem: Problem, plan: Plan, number: int, cache: Cache) -> Visits:
+        """Those of a plan with all levels; `cache` is L1."""
         sizes = [set(_pieces(problem, plan, dim)) for dim in plan.microkernel.reduction[1:]]
-        return Visits(number, sum(len(found) > 1 and max(found) > 1 for found in sizes))
+        irregular = sum(len(found) > 1 and max(found) > 1 for found in sizes)
+        return Visits(number, irregular, _evicted(problem, plan, cache))
+
+
+def _evicted(problem: Problem, plan: Plan, cache: Cache) -> float:
+    """Lines of sums of one visit, on average, that those of the next ones evict as they fall on the
+    same sets, although the cache has room.
+
+    Register tiles follow each other until a loop over the reduction comes to the first of them
+    again. If one of the loops before moves on by whole rounds of sets, and all that it goes through
+    has more lines on a set than ways, sums are evicted as soon as they are stored, or sooner: the
+    less often, the more tiles on other sets lie between. (Those that a single register tile has too
+    many count as its own.)
+    """
+    if not problem.output.runs_along(plan.microkernel.lanes):
+        return 0.0  # sums wait elsewhere, without gaps
+    way = cache.size // cache.ways
+    sizes, tiles, apart = dict(plan.microkernel.tile), 1, 1
+    own = conflicting_lines(problem.output, sizes, cache)
+    found = 0.0
+    for dim, step, end in _loops(problem, plan):
+        pitch = problem.output.step(dim)
+        if dim in problem.reduction_dims or pitch is None:
+            break
+        sizes[dim], steps = end, -(-end // step)
+        tiles *= steps
+        if step * pitch * problem.output.element.size % way:
+            apart *= steps
+        else:
+            beyond = conflicting_lines(problem.output, sizes, cache) / tiles
+            found = max(found, (beyond - own) / apart)
+    return found
+
+
+def _loops(problem: Problem, plan: Plan) -> Iterator[tuple[str, int, int]]:
+    """The loops around a register tile that run more than once, from the innermost on: their dims,
+    what they step by, and where they end."""
+    kernel = {dim: plan.microkernel.extent(dim) for dim in problem.parallel_dims}
+    inner = [(problem.parallel_dims, kernel), *((v.order, v.tile) for v in reversed(plan.levels))]
+    ends = [*(level.tile for level in reversed(plan.levels)), problem.extents]
+    for (order, steps), end in zip(inner, ends, strict=True):
+        for dim in reversed(order):
+            if steps[dim] < end[dim]:
+                yield dim, steps[dim], end[dim]
 
 
 def _pieces(problem: Problem, plan: Plan, dim: str) -> Pieces:
@@ -95,7 +142,8 @@ def _visit_cycles(machine: Machine, tile: RegisterTile, visits: Visits) -> float
     in_flight = 1 + WINDOW / operations
     chain = (steps * machine.fma_latency + DRAIN_CYCLES) / in_flight
     waiting = steps * (LOOP_CYCLES + tile.conflicts)
-    waiting += (tile.store_conflicts + SAVED_LINE_CYCLES * tile.lines) * again
+    evicted = tile.store_conflicts + EVICTED_SUMS_CYCLES * visits.evicted
+    waiting += (evicted + SAVED_LINE_CYCLES * tile.lines) * again
     return norm(OVERLAP, issue, chain) + waiting + MISPREDICTED_CYCLES * visits.irregular
 
 

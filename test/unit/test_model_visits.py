@@ -6,7 +6,13 @@ import pytest
 
 from mopt_mlir import conv2d
 from mopt_mlir.machine import by_name
-from mopt_mlir.model.microkernel import RegisterTile, TileKind, register_work, tile_kinds
+from mopt_mlir.model.microkernel import (
+    EVICTED_SUMS_CYCLES,
+    RegisterTile,
+    TileKind,
+    register_work,
+    tile_kinds,
+)
 from mopt_mlir.model.visits import (
     MISPREDICTED_CYCLES,
     RESTORE_CYCLES,
@@ -18,6 +24,7 @@ from mopt_mlir.model.visits import (
 from mopt_mlir.plan import Level, Microkernel, Plan
 
 MACHINE = by_name("znver5")  # two FMAs and two loads per cycle, each FMA takes four
+L1 = MACHINE.cache("L1")  # 64 sets of 12 lines of 64 bytes
 ONE = {"k": (1, 0), "w": (1, 0)}
 
 
@@ -127,7 +134,7 @@ def test_loops_that_do_not_run_equally_often_are_irregular():
             Level(name, problem.names, {**problem.extents, **(tile if name == "L1" else {})})
             for name in ("L3", "L2", "L1")
         ]
-        return Visits.of(problem, Plan(MACHINE.name, 1, kernel, levels), 1).irregular
+        return Visits.of(problem, Plan(MACHINE.name, 1, kernel, levels), 1, L1).irregular
 
     assert irregular() == irregular(c=16) == irregular(r=1) == irregular(r=1, s=1) == 0
     assert irregular(c=48) == 0  # the outermost runs long enough
@@ -147,3 +154,36 @@ def test_what_is_predicted_wrongly_costs_each_visit():
 def test_sums_have_to_come_back_for_every_visit_but_the_first():
     loads = 62 * (16 / MACHINE.loads_per_cycle) + 62 * RESTORE_CYCLES * 28
     assert cycles(tile(28, 16, steps=63), 63) > loads > 1.5 * 63 * 28 / MACHINE.fma_per_cycle
+
+
+@pytest.mark.parametrize(
+    ("width", "inner", "together", "high", "evicted"),
+    [
+        (32, 6, 48, 1, 6 * (48 - 12) / 48),  # channels 4 KB apart: 36 lines too many on a set
+        (32, 12, 48, 1, 6 * (48 - 12) / 48),  # tiles of two loops follow each other
+        (32, 6, 12, 1, 0),
+        (32, 6, 24, 1, 6 * (24 - 12) / 24),
+        (32, 6, 24, 2, 6 * (24 - 12) / 24 / 2),  # every other visit is on other sets
+        (31, 6, 48, 1, 0),  # channels on other sets
+    ],
+)
+def test_sums_on_the_same_sets_evict_each_other(width, inner, together, high, evicted):
+    """Visits of 16 pixels of six channels, one channel of the input at a time; between two of them
+    so many channels are gone through `together`, in tiles of `inner` ones."""
+    problem = conv2d(k=48, h=32, w=width, c=64, r=1, s=1)
+    kernel = Microkernel("w", 16, {"w": 16, "k": 6}, ("c",))
+    outer = {**problem.extents, "k": together, "h": high, "w": 16}
+    tiles = (outer, outer, {**outer, "k": inner, "c": 1})
+    order = ("n", "h", "w", "c", "r", "s", "k")
+    levels = tuple(Level(n, order, t) for n, t in zip(("L3", "L2", "L1"), tiles, strict=True))
+    found = Visits.of(problem, Plan(MACHINE.name, 1, kernel, levels), 64, L1).evicted
+    assert found == pytest.approx(evicted)
+
+
+def test_sums_that_are_evicted_between_visits_cost_each_but_one():
+    one = tile(28, 16, 576)
+    kind = TileKind(frozenset(), one, one.work(MACHINE))
+    kept, lost = (
+        visiting_cycles(MACHINE, [kind], ONE, Visits(4, evicted=lines)) for lines in (0, 8)
+    )
+    assert lost - kept == pytest.approx(3 * 8 * EVICTED_SUMS_CYCLES)
