@@ -13,6 +13,7 @@ from .. import plots
 from ..comparison import Comparison
 from ..document import machines, markdown
 from . import figures, tables
+from .accuracy import DRAWS, GOOD
 from .judgement import Trial
 from .measure import FINAL_PASSES, PROTOCOL
 from .records import compress
@@ -112,6 +113,16 @@ with that in mind.
 """
 
 
+_ACCURACY = """\
+## How accurate predictions have to be
+
+What is lost among the sample if predicted times are the measured ones, each off by a random error
+of the size given (the standard deviation of its logarithm): means over {draws} draws, of the worst
+operator the median, and how often all four figures of losses among the sample are reached. The
+error of the model is that of plans that take up to {good} times as long as the best, less what all
+of an operator have in common, the mean over the operators.
+"""
+
 _REPEATS = """\
 ## The same plans once more
 
@@ -179,6 +190,8 @@ def _sections(
     yield "## Losses and orders\n"
     for trial in trials:
         yield from _losses(trial, drawn)
+    yield _ACCURACY.format(draws=DRAWS, good=GOOD)
+    yield markdown(tables.ACCURACY_COLUMNS, tables.accuracy_rows(trials))
     if again := tables.repeat_rows(repeats(every)):
         yield _REPEATS
         yield markdown(tables.REPEAT_COLUMNS, again)

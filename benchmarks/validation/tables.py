@@ -15,6 +15,7 @@ from ..comparison import Comparison, Row, describe_sizes
 from ..peers import OURS, REGISTRY
 from ..runner import sizes_of
 from ..summary import geometric_mean
+from .accuracy import ERRORS, error_of_good_plans, lost_by_chance
 from .criteria import USUAL_LOSS, figures
 from .judgement import Flow, Point, Trial, Verdict, residuals
 from .repeats import Repeat
@@ -61,6 +62,14 @@ REPEAT_COLUMNS = (
     "now",
     "own plan lost: then",
     "now",
+)
+ACCURACY_COLUMNS = (
+    "trial",
+    "predictions that are off by",
+    "top-1 loss: mean",
+    "worst",
+    "within 3%",
+    "all reached",
 )
 CHECK_COLUMNS = ("operator", "L1 misses", "by valgrind", "L2 misses", "by valgrind")
 MISS_COLUMNS = ("operator", "plan", "predicted, ms", "measured, ms", "what")
@@ -115,6 +124,25 @@ def repeat_rows(repeats: Iterable[Repeat]) -> Rows:
         ]
         for repeat in repeats
     ]
+
+
+def accuracy_rows(trials: Iterable[Trial]) -> Rows:
+    """For each trial what the model loses, and what predictions would that are off by chance."""
+    rows = []
+    for trial in trials:
+        verdicts = [verdict for verdict in trial.verdicts if verdict.sample]
+        if not verdicts:
+            continue
+        losses = [verdict.top_loss(1) for verdict in verdicts]
+        usual = sum(loss <= USUAL_LOSS for loss in losses)
+        model = f"the model: {percent(error_of_good_plans(verdicts))}"
+        cells = [percent(fmean(losses)), percent(max(losses)), f"{usual} of {len(losses)}", ""]
+        rows.append([trial.title, model, *cells])
+        for error in ERRORS:
+            lost = lost_by_chance(verdicts, error)
+            cells = [percent(lost.mean), percent(lost.worst), f"{lost.usual:.1f}"]
+            rows.append(["", percent(error), *cells, f"{lost.reached:.0%}"])
+    return rows
 
 
 def volume_rows(trial: Trial) -> Rows:

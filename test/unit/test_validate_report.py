@@ -193,6 +193,7 @@ def test_the_document_is_the_same_for_the_same_data(tmp_path):
     assert f"Of each operator {len(SAMPLED)} plans" in text
     assert "it crashed" in text
     assert "**missed**" in text
+    assert "| table1-native | the model: " in text
     assert all(f"validation/{name}" in text for name in written[0] if name.endswith(".svg"))
 
 

@@ -1,0 +1,68 @@
+"""How accurate predicted times have to be: what predictions lose that are off by chance."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import log
+from statistics import fmean, pstdev
+
+import numpy as np
+
+from .criteria import EXCEPTIONS, MEAN_LOSS, TOP5_LOSS, USUAL_LOSS, WORST_LOSS
+from .judgement import Verdict
+
+ERRORS = (0.02, 0.03, 0.05, 0.07)
+"""Standard deviations of the logarithm of predicted / measured seconds."""
+
+DRAWS = 400
+
+GOOD = 1.5
+"""Plans that take at most so many times as long as the best: which of them is taken decides on what
+is lost."""
+
+
+@dataclass(frozen=True)
+class Lost:
+    """Top-1 losses among the samples of some operators: the mean, the worst and how many are usual,
+    and how often all figures of such losses and of top-5 losses are reached, of 1."""
+
+    mean: float
+    worst: float
+    usual: float
+    reached: float
+
+
+def lost_by_chance(verdicts: Sequence[Verdict], error: float) -> Lost:
+    """What is lost by predictions that are measured times with a random `error`, the same for all
+    plans and independent: means over many draws, of the worst operator the median."""
+    random = np.random.default_rng(0)
+    first, fifth = [], []
+    for verdict in verdicts:
+        seconds = np.array([point.seconds for point in verdict.sample])
+        predicted = seconds * np.exp(random.normal(0.0, error, (DRAWS, len(seconds))))
+        chosen = seconds[np.argsort(predicted, axis=1)[:, :5]]
+        best = verdict.best_sampled.seconds
+        first.append(np.maximum(0.0, 1 - best / chosen[:, 0]))
+        fifth.append(np.maximum(0.0, 1 - best / chosen.min(axis=1)))
+    top, top5 = np.array(first), np.array(fifth)
+    usual = (top <= USUAL_LOSS).sum(axis=0)
+    reached = (
+        (top.max(axis=0) <= WORST_LOSS)
+        & (usual >= len(verdicts) - EXCEPTIONS)
+        & (top.mean(axis=0) <= MEAN_LOSS)
+        & (top5.max(axis=0) <= TOP5_LOSS)
+    )
+    worst = float(np.median(top.max(axis=0)))
+    return Lost(float(top.mean()), worst, float(usual.mean()), float(reached.mean()))
+
+
+def error_of_good_plans(verdicts: Sequence[Verdict]) -> float:
+    """The standard deviation of the logarithm of predicted / measured seconds, of the good plans of
+    an operator: the mean over the operators."""
+    found = []
+    for verdict in verdicts:
+        limit = GOOD * verdict.best_sampled.seconds
+        good = [point for point in verdict.sample if point.seconds <= limit]
+        found.append(pstdev(log(point.prediction.cost / point.seconds) for point in good))
+    return fmean(found)

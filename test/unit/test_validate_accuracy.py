@@ -1,0 +1,56 @@
+"""What is lost by predictions with a random error, against probabilities worked out by hand."""
+
+from math import erf, exp, log
+from types import SimpleNamespace
+
+import pytest
+
+from benchmarks.validation.accuracy import DRAWS, error_of_good_plans, lost_by_chance
+
+
+def verdict(*times: float, predicted: tuple[float, ...] = ()) -> SimpleNamespace:
+    """An operator whose plans take so many seconds."""
+    costs = predicted or times
+    points = [
+        SimpleNamespace(seconds=seconds, prediction=SimpleNamespace(cost=cost))
+        for seconds, cost in zip(times, costs, strict=True)
+    ]
+    return SimpleNamespace(sample=points, best_sampled=min(points, key=lambda p: p.seconds))
+
+
+def test_exact_predictions_lose_nothing():
+    lost = lost_by_chance([verdict(3.0, 1.0, 2.0), verdict(1.0, 5.0)], 0.0)
+    assert (lost.mean, lost.worst, lost.usual, lost.reached) == (0.0, 0.0, 2.0, 1.0)
+
+
+@pytest.mark.parametrize("slower", [1.02, 1.1, 1.3])
+def test_of_two_plans_the_slower_is_taken_as_often_as_errors_exceed_the_gap(slower):
+    """The difference of two errors has a standard deviation of sqrt(2) times that of one."""
+    error = 0.08
+    often = (1 - erf(log(slower) / (2 * error))) / 2
+    operators = 50
+    lost = lost_by_chance([verdict(1.0, slower)] * operators, error)
+    spread = 4 * (often * (1 - often) / (DRAWS * operators)) ** 0.5
+    loss = 1 - 1 / slower
+    assert lost.mean == pytest.approx(loss * often, abs=loss * spread)
+    assert lost.worst == (pytest.approx(loss) if often > 0.02 else 0.0)
+    usual = operators * (1.0 if loss <= 0.03 else 1 - often)
+    assert lost.usual == pytest.approx(usual, abs=operators * spread)
+    assert (lost.reached > 0.9) == (loss <= 0.03)  # the best is always one of five
+
+
+def test_top_5_losses_decide_too():
+    """Of thirty plans that cannot be told apart twenty-nine take 1.4% longer."""
+    operators = [verdict(1.0, *[1.014] * 29)]
+    assert lost_by_chance(operators, 0.5).reached < 0.5
+    assert lost_by_chance(operators, 0.0).reached == 1.0
+
+
+def test_the_error_is_that_of_good_plans_less_what_they_have_in_common():
+    """Plans that are predicted 20% too fast and too slow around a common factor; the last one takes
+    twice as long as the best and does not count."""
+    off = exp(0.2)
+    one = verdict(1.0, 1.2, 2.0, predicted=(3.0 * off, 3.6 / off, 1.0))
+    exact = verdict(1.0, 1.2, predicted=(2.0, 2.4))
+    assert error_of_good_plans([one]) == pytest.approx(0.2)
+    assert error_of_good_plans([one, exact]) == pytest.approx(0.1)
