@@ -61,7 +61,8 @@ each dim, in register tiles, in descending order, anew until they fit. None is l
 does afterwards. Beside them are the model's own plan and the others that `candidates=5` offers. The
 operators of the test set are from VGG, Inception, ConvNeXt, EfficientNet, networks with dilated
 filters, and one with a batch; they were chosen when the method was, and no figure of the model is
-fitted to them. (Faults of the generated code were looked for in their plans, too: "Prefetching".)
+fitted to them. (Faults of the generated code were looked for in their plans, too: "Prefetching",
+and what evicted sums cost: "Channels that are pages apart".)
 
 **Time.** The paper's protocol: plain NCHW images and KCRS weights, all packing timed, {cold}, one
 pinned core. All plans of an operator are timed in one process, each run right after a run of one
