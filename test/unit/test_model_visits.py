@@ -6,6 +6,7 @@ import pytest
 
 from mopt_mlir import conv2d
 from mopt_mlir.machine import by_name
+from mopt_mlir.model.estimate import estimate
 from mopt_mlir.model.microkernel import (
     EVICTED_SUMS_CYCLES,
     RegisterTile,
@@ -157,27 +158,60 @@ def test_sums_have_to_come_back_for_every_visit_but_the_first():
 
 
 @pytest.mark.parametrize(
-    ("width", "inner", "together", "high", "evicted"),
+    ("width", "rows", "inner", "together", "high", "evicted"),
     [
-        (32, 6, 48, 1, 6 * (48 - 12) / 48),  # channels 4 KB apart: 36 lines too many on a set
-        (32, 12, 48, 1, 6 * (48 - 12) / 48),  # tiles of two loops follow each other
-        (32, 6, 12, 1, 0),
-        (32, 6, 24, 1, 6 * (24 - 12) / 24),
-        (32, 6, 24, 2, 6 * (24 - 12) / 24 / 2),  # every other visit is on other sets
-        (31, 6, 48, 1, 0),  # channels on other sets
+        (32, 6, 6, 48, 1, 6 * (48 - 12) / 48),  # channels 4 KB apart: 36 lines too many on a set
+        (32, 6, 12, 48, 1, 6 * (48 - 12) / 48),  # tiles of two loops follow each other
+        (32, 6, 6, 12, 1, 0),
+        (32, 6, 6, 24, 1, 6 * (24 - 12) / 24),
+        (32, 6, 6, 24, 2, 6 * (24 - 12) / 24 / 2),  # every other visit is on other sets
+        (32, 16, 16, 48, 1, 16 * (48 - 12) / 48 - (16 - 12)),  # beside a register tile's own
+        (31, 6, 6, 48, 1, 0),  # channels on other sets
     ],
 )
-def test_sums_on_the_same_sets_evict_each_other(width, inner, together, high, evicted):
-    """Visits of 16 pixels of six channels, one channel of the input at a time; between two of them
-    so many channels are gone through `together`, in tiles of `inner` ones."""
+def test_sums_on_the_same_sets_evict_each_other(width, rows, inner, together, high, evicted):
+    """Visits of 16 pixels of `rows` channels, one channel of the input at a time; between two of
+    them so many channels are gone through `together`, in tiles of `inner` ones."""
+    found = evicted_sums("nhwcrsk", width, rows, inner, together, high)
+    assert found == pytest.approx(evicted)
+
+
+def test_visits_that_follow_each_other_evict_nothing():
+    assert evicted_sums("nhwkcrs", 32, 6, 6, 48, 1) == 0
+
+
+def test_the_loop_that_evicts_most_counts():
+    """Tiles of 24 channels follow each other at once, those of all 48 after the other row."""
+    problem, plan = split_into_visits("nwcrskh", 32, 6, 24, 48, 2)
+    l3, l2, l1 = plan.levels
+    plan = replace(plan, levels=(l3, l2, replace(l1, tile={**l1.tile, "h": 1})))
+    assert 6 * (24 - 12) / 24 > 6 * (48 - 12) / 48 / 2
+    assert Visits.of(problem, plan, 64, L1).evicted == pytest.approx(6 * (24 - 12) / 24)
+
+
+def test_expected_times_count_sums_that_are_evicted():
+    """Of all visits of a register tile but the first."""
+    (problem, plan), (_, kept) = (
+        split_into_visits("nhwcrsk", 32, 6, 6, together, 1) for together in (24, 12)
+    )
+    seconds = [estimate(problem, MACHINE, p).seconds["compute"] for p in (plan, kept)]
+    visits = (48 / 6) * 32 * (32 / 16) * 63
+    cycles = visits * 6 * (24 - 12) / 24 * EVICTED_SUMS_CYCLES
+    assert seconds[0] - seconds[1] == pytest.approx(cycles / (1e9 * MACHINE.frequency))
+
+
+def evicted_sums(*visits):
+    problem, plan = split_into_visits(*visits)
+    return Visits.of(problem, plan, 64, L1).evicted
+
+
+def split_into_visits(order, width, rows, inner, together, high):
     problem = conv2d(k=48, h=32, w=width, c=64, r=1, s=1)
-    kernel = Microkernel("w", 16, {"w": 16, "k": 6}, ("c",))
+    kernel = Microkernel("w", 16, {"w": 16, "k": rows}, ("c",))
     outer = {**problem.extents, "k": together, "h": high, "w": 16}
     tiles = (outer, outer, {**outer, "k": inner, "c": 1})
-    order = ("n", "h", "w", "c", "r", "s", "k")
-    levels = tuple(Level(n, order, t) for n, t in zip(("L3", "L2", "L1"), tiles, strict=True))
-    found = Visits.of(problem, Plan(MACHINE.name, 1, kernel, levels), 64, L1).evicted
-    assert found == pytest.approx(evicted)
+    levels = (Level(n, tuple(order), t) for n, t in zip(("L3", "L2", "L1"), tiles, strict=True))
+    return problem, Plan(MACHINE.name, 1, kernel, tuple(levels), packing="none")
 
 
 def test_sums_that_are_evicted_between_visits_cost_each_but_one():

@@ -39,6 +39,18 @@ def test_of_two_plans_the_slower_is_taken_as_often_as_errors_exceed_the_gap(slow
     assert (lost.reached > 0.9) == (loss <= 0.03)  # the best is always one of five
 
 
+def test_operators_that_lose_more_than_usual_decide():
+    """Each of six that lose 4% is wrong in half of all draws: at most two are in 22 of 64."""
+    operators = [verdict(1.0, 1 / 0.96)] * 6 + [verdict(1.0)] * 94
+    assert lost_by_chance(operators, 5.0).reached == pytest.approx(22 / 64, abs=0.1)
+
+
+def test_the_mean_decides():
+    """Each of ten that lose 2.4% is wrong in half of all draws: at most six are in 848 of 1024."""
+    operators = [verdict(1.0, 1 / 0.976)] * 10
+    assert lost_by_chance(operators, 5.0).reached == pytest.approx(848 / 1024, abs=0.1)
+
+
 def test_top_5_losses_decide_too():
     """Of thirty plans that cannot be told apart twenty-nine take 1.4% longer."""
     operators = [verdict(1.0, *[1.014] * 29)]
