@@ -38,7 +38,8 @@ EVICTED_STORE_CYCLES = 4.0
 written back first. A machine may say otherwise."""
 
 EVICTED_SUMS_CYCLES = 15.0
-"""For each such line of sums, which are loaded first: while one waits, the next ones load."""
+"""For each such line of sums, which are loaded first: while one waits, the next ones load. Measured
+on Zen 5 where later register tiles evict them: 9 to 17."""
 
 SHUFFLE_CYCLES = 1.0
 """Per vector and stage of an in-register transposition, with one 512-bit shuffle per cycle."""
