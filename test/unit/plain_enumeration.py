@@ -268,8 +268,8 @@ class One:
         used: Any = 0.0
         for index, tensor in enumerate(self.problem.tensors):
             size: Any = tensor.element.size
-            if index == WEIGHTS and LEVELS[level] == place != "L1":
-                size = 2 * size  # the next block is on its way
+            if index == WEIGHTS and LEVELS[level] == place:
+                size = (1.5 if place == "L1" else 2) * size  # the next block is on its way
             for axis in range(len(tensor.axes)):
                 size = size * self.over_axis(index, axis, one_tile, one_tile)
             used = used + size

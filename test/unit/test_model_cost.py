@@ -137,7 +137,7 @@ def test_packing_takes_as_long_as_measured(packing: str, cycles: float) -> None:
 
 
 def test_where_weights_are_packed_the_next_block_needs_room_too() -> None:
-    for level, copies in (("L3", 2), ("L2", 2), ("L1", 1)):
+    for level, copies in (("L3", 2), ("L2", 2), ("L1", 1.5)):
         used = cache_bytes(PROBLEM, MACHINE, level, PROBLEM.extents, panels=True)
         packs = cache_bytes(PROBLEM, MACHINE, level, PROBLEM.extents, panels=True, packs=True)
         assert used["weights"] == KER

@@ -181,7 +181,8 @@ def test_random_small_convolutions() -> None:
 
 def test_whole_rows_that_run_on_are_not_priced_as_parts_of_rows() -> None:
     """A tile with all taps may occupy less than one with fewer: the bound must allow for both."""
-    problem, machine = conv2d(k=512, h=7, w=7, c=256, r=3, s=3, stride=2), by_name("i9-10980xe")
+    problem = conv2d(k=512, h=7, w=7, c=256, r=3, s=3, stride=2)
+    machine = by_name("i9-10980xe").with_field("L1.size", 44 << 10)
     kernel = Microkernel("k", 16, {"k": 32, "w": 7}, ("c", "r", "s"))
     tiles = {"L3": {}, "L2": {"k": 64, "c": 128}, "L1": {"k": 32, "h": 1, "c": 16}}
     orders = {"L3": "nkhwcrs", "L2": "nhwcrsk", "L1": "nkcrswh"}
