@@ -21,6 +21,7 @@ from mopt_mlir.model.microkernel import (
     RegisterTile,
     TileCounts,
     TileKind,
+    load_cycles,
     norm,
     tiles_of,
 )
@@ -135,7 +136,7 @@ def _visit_cycles(machine: Machine, tile: RegisterTile, visits: Visits) -> float
     issue = norm(
         ISSUE_OVERLAP,
         steps * vectors / machine.fma_per_cycle,
-        steps * tile.loads / machine.loads_per_cycle + RESTORE_CYCLES * vectors * again,
+        steps * load_cycles(machine, tile.loads) + RESTORE_CYCLES * vectors * again,
         STORE_CYCLES * vectors,
     )
     operations = steps * (sums + tile.loads) + 2 * sums
