@@ -76,15 +76,21 @@ def report(arguments: argparse.Namespace) -> int:
     from ..comparison import Comparison
     from ..results import Results
     from .document import write_document
-    from .judgement import read_trials
+    from .judgement import read_trials, title_of
 
     files = arguments.files or sorted(DIRECTORY.glob("*.jsonl"))
     bench = [*arguments.bench, *filter(_is_of_bench, files)]
     files = [path for path in files if path not in bench]
+    given: dict[str, Path] = {}
+    for path in (*files, *bench):
+        title = title_of(path)
+        if (other := given.setdefault(title, path)) is not path:
+            raise UserError(f"{other} has the same title, '{title}': rename one", str(path))
     trials = read_trials(files)
     if not trials:
         raise UserError(f"no measurements; mopt-validate measure writes them to {DIRECTORY}")
-    comparisons = [Comparison.of(Results.read(path)) for path in bench]
+    bench.sort(key=title_of)
+    comparisons = {title_of(path): Comparison.of(Results.read(path)) for path in bench}
     note = write_document(arguments.output, trials, comparisons, [*files, *bench])
     console(stderr=True).print(note, highlight=False, markup=False)
     return 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 
@@ -138,10 +138,11 @@ now: of what today's model likes best among the same plans, and of the own plans
 def write_document(
     directory: Path,
     trials: Sequence[Trial],
-    comparisons: Sequence[Comparison],
+    comparisons: Mapping[str, Comparison],
     data: Sequence[Path],
 ) -> str:
     """Write the document, its plots and the `data` into `directory`; without matplotlib, no plots.
+    `comparisons` are by title, which names the plot.
 
     Returns what was written, for the user. Raises UserError if that is not possible.
     """
@@ -165,21 +166,20 @@ def write_document(
 
 
 def _plots(
-    trials: Sequence[Trial], comparisons: Sequence[Comparison]
+    trials: Sequence[Trial], comparisons: Mapping[str, Comparison]
 ) -> Iterator[tuple[str, Callable[[], bytes]]]:
     """The name of each plot, and what draws it."""
     for trial in trials:
         yield f"{trial.title}-losses.svg", lambda t=trial: figures.losses(t)  # type: ignore[misc]
         yield f"{trial.title}-times.svg", lambda t=trial: figures.times(t)  # type: ignore[misc]
         yield f"{trial.title}-orders.svg", lambda t=trial: figures.orders(t)  # type: ignore[misc]
-    for comparison in comparisons:
-        slug = comparison.results.configuration.slug
+    for title, comparison in comparisons.items():
         if "onednn" in comparison.peers:
-            yield f"{slug}.svg", lambda c=comparison: plots.bars(c, "onednn")  # type: ignore[misc]
+            yield f"{title}.svg", lambda c=comparison: plots.bars(c, "onednn")  # type: ignore[misc]
 
 
 def _sections(
-    every: Sequence[Trial], comparisons: Sequence[Comparison], drawn: set[str]
+    every: Sequence[Trial], comparisons: Mapping[str, Comparison], drawn: set[str]
 ) -> Iterator[str]:
     trials = judged(every)
     yield _INTRODUCTION.format(data=DATA)
@@ -205,8 +205,8 @@ def _sections(
     yield _CAUSES.read_text()
     if comparisons:
         yield "## Comparison with others\n"
-    for comparison in comparisons:
-        yield from _comparison(comparison, drawn)
+    for title, comparison in comparisons.items():
+        yield from _comparison(title, comparison, drawn)
 
 
 def _method(trials: Sequence[Trial]) -> str:
@@ -294,16 +294,16 @@ def _wrong(trial: Trial) -> Iterator[str]:
     yield markdown(tables.GROUP_COLUMNS, tables.group_rows(trial))
 
 
-def _comparison(comparison: Comparison, drawn: set[str]) -> Iterator[str]:
+def _comparison(title: str, comparison: Comparison, drawn: set[str]) -> Iterator[str]:
     configuration, head = comparison.results.configuration, comparison.results.head
     machine = head["machine"]
-    yield f"### {configuration.title}\n"
+    yield f"### {configuration.title}, {machine['planned_for']['cpu']}\n"
     yield (
         f"Mean GFLOP/s of {head['arguments']['repeat']} runs with 95% confidence intervals, caches "
         f"{'flushed before each' if configuration.cold else 'warm'}; {machine['cpu']}, planned for "
         f"as `{machine['planned_for']['cpu']}`, commit {head['commit']}.\n"
     )
-    yield from _picture(f"{configuration.slug}.svg", "rates relative to oneDNN", drawn)
+    yield from _picture(f"{title}.svg", "rates relative to oneDNN", drawn)
     yield markdown(tables.peer_columns(comparison), tables.peer_rows(comparison))
 
 

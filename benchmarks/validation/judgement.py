@@ -221,21 +221,22 @@ def read_trials(paths: Sequence[Path]) -> list[Trial]:
     """
     files = {path: read(path) for path in paths}
     volumes = {
-        _title(path).removesuffix("-volumes"): records
+        title_of(path).removesuffix("-volumes"): records
         for path, (head, records) in files.items()
         if head["kind"] == VOLUMES
     }
     measured = [(p, *found) for p, found in files.items() if found[0]["kind"] != VOLUMES]
     trials = (
         # volumes do not depend on whether the caches were warm
-        _trial(_title(p), head, r, volumes.get(_title(p).removesuffix("-warm"), []))
+        _trial(title_of(p), head, r, volumes.get(title_of(p).removesuffix("-warm"), []))
         for p, head, r in measured
     )
     return sorted(trials, key=lambda trial: (trial.head["operators"] != "table1", trial.title))
 
 
-def _title(path: Path) -> str:
-    return path.name.removesuffix(COMPRESSED).removesuffix(".jsonl")
+def title_of(path: Path) -> str:
+    """What a file of results is called in the document: its name without what that ends with."""
+    return path.name.removesuffix(COMPRESSED).removesuffix(".jsonl").removesuffix(".json")
 
 
 def _trial(title: str, head: dict[str, Any], records: list[Record], volumes: list[Record]) -> Trial:

@@ -185,7 +185,7 @@ def test_the_document_is_the_same_for_the_same_data(tmp_path):
     trial, paths = trial_of(tmp_path, (2.0, 1.6, 0.8, 4.0, 5.0), flows)
     written = []
     for directory in (tmp_path / "a", tmp_path / "b"):
-        document.write_document(directory, [trial], [], paths)
+        document.write_document(directory, [trial], {}, paths)
         files = sorted(path for path in directory.rglob("*") if path.is_file())
         written.append({path.name: path.read_bytes() for path in files})
     assert written[0] == written[1]
@@ -202,7 +202,7 @@ def test_trials_of_an_older_protocol_are_told(tmp_path):
     numbered = {**older.head["must_agree"], "protocol": PROTOCOL}
     today = replace(older, head={**older.head, "must_agree": numbered})
     for trial, told in ((older, True), (today, False)):
-        document.write_document(tmp_path / "docs", [trial], [], paths)
+        document.write_document(tmp_path / "docs", [trial], {}, paths)
         text = (tmp_path / "docs/validation.md").read_text()
         assert ("From before caches were flushed in two steps" in text) == told
 
@@ -212,7 +212,7 @@ def test_operators_of_which_more_plans_were_timed_are_told(tmp_path):
     (verdict,) = few.verdicts
     fewer = replace(verdict, points={key: verdict.points[key] for key in list(verdict.points)[:2]})
     more = replace(few, verdicts=(*few.verdicts, fewer))
-    document.write_document(tmp_path / "a", [more], [], paths)
+    document.write_document(tmp_path / "a", [more], {}, paths)
     text = (tmp_path / "a" / "validation.md").read_text()
     assert f"Of each operator {len(fewer.sample)} to {len(SAMPLED)} plans" in text
 
@@ -229,7 +229,7 @@ def test_what_was_measured_before_is_compared_with_and_not_judged(tmp_path):
     assert repeat.shift(0.5) == pytest.approx(0.0, abs=1e-9)
     assert repeat.shift(1.0) == pytest.approx(1.5)
     assert repeat.losses == {"R0": pytest.approx(1 - 0.8 / 1.6)}
-    document.write_document(tmp_path / "docs", [now, before], [], [])
+    document.write_document(tmp_path / "docs", [now, before], {}, [])
     text = (tmp_path / "docs/validation.md").read_text()
     losses = (f"{one.top_loss(1):.1%}" for one in (*before.verdicts, *now.verdicts))
     own = (f"{one.chosen_loss(1):.1%}" for one in (*before.verdicts, *now.verdicts))
@@ -237,7 +237,7 @@ def test_what_was_measured_before_is_compared_with_and_not_judged(tmp_path):
     assert f"| table1-native | 5 | 0.0% | 73.3% | 50.0% | 50.0% (R0) | 0 of 1 | {found} |" in text
     assert repeat.model_loss(0) != repeat.model_loss(1)
     assert text.count("table1-native-before") == 0
-    document.write_document(tmp_path / "docs", [before], [], [])  # judged if there is no other
+    document.write_document(tmp_path / "docs", [before], {}, [])  # judged if there is no other
     text = (tmp_path / "docs/validation.md").read_text()
     assert "table1-native-before" in text
     assert "## The same plans once more" not in text
@@ -245,7 +245,7 @@ def test_what_was_measured_before_is_compared_with_and_not_judged(tmp_path):
 
 def test_compressed_data_gives_the_same_verdicts(tmp_path):
     trial, paths = trial_of(tmp_path, (2.0, 1.6, 0.8, 4.0, 5.0))
-    document.write_document(tmp_path / "docs", [trial], [], paths)
+    document.write_document(tmp_path / "docs", [trial], {}, paths)
     data = sorted((tmp_path / "docs/validation").glob("*.xz"))
     assert judgement.read_trials(data) == [trial]
 
@@ -256,18 +256,34 @@ def test_the_document_is_made_again_of_the_data_beside_it(tmp_path):
     arguments = {"operators": "table1", "protocol": "paper", "cold": True, "threads": 1,
                  "isa": "native", "repeat": 50}  # fmt: skip
     head = {**HEAD, "arguments": arguments, "operators": {}, "versions": {}, "unavailable": {}}
-    bench = tmp_path / "a-cold-1.json"
-    Results(head, [], [], []).write(bench)
+    bench = [tmp_path / name for name in ("a-cold-1.json", "a-cold-1-other.json")]
+    other = {**HEAD["machine"], "planned_for": {**HEAD["machine"]["planned_for"], "cpu": "other"}}
+    Results(head, [], [], []).write(bench[0])
+    Results({**head, "machine": other}, [], [], []).write(bench[1])
     first, second = tmp_path / "first", tmp_path / "second"
-    assert main(["report", *map(str, paths), "--bench", str(bench), "--output", str(first)]) == 0
+    files = [*map(str, paths), "--bench", *map(str, bench)]
+    assert main(["report", *files, "--output", str(first)]) == 0
     data = sorted((first / "validation").glob("*.xz"))
     assert [path.name for path in data] == [
-        "a-cold-1.json.xz", "table1-native-volumes.jsonl.xz", "table1-native.jsonl.xz",
+        "a-cold-1-other.json.xz", "a-cold-1.json.xz",
+        "table1-native-volumes.jsonl.xz", "table1-native.jsonl.xz",
     ]  # fmt: skip
     assert main(["report", *map(str, data), "--output", str(second)]) == 0
     text = (first / "validation.md").read_text()
-    assert "### A cold, 1 core" in text
+    for cpu in (HEAD["machine"]["planned_for"]["cpu"], "other"):
+        assert f"### A cold, 1 core, {cpu}\n" in text
     assert (second / "validation.md").read_text() == text
+
+
+def test_files_of_the_same_title_are_refused(tmp_path, capsys):
+    _, paths = trial_of(tmp_path, (2.0, 1.6, 0.8, 4.0, 5.0))
+    again = tmp_path / "again" / paths[0].name
+    again.parent.mkdir()
+    again.write_bytes(paths[0].read_bytes())
+    assert main(["report", *map(str, [*paths, again]), "--output", str(tmp_path / "docs")]) == 1
+    refused = f"{again}: error: {paths[0]} has the same title, 'table1-native': rename one"
+    assert refused in capsys.readouterr().err
+    assert not (tmp_path / "docs").exists()
 
 
 def test_old_trials_know_what_was_learnt_of_their_cpu_since():
