@@ -107,10 +107,11 @@ executes them out of order (`mopt_mlir.model.visits`), and with a part of each r
 top of that of the slowest one. These parts, what it takes to leave a register tile and to come back
 to it, and what it takes to pack weights that do not come in whole vectors or fall on one set of L1
 were fitted to the sampled plans of Table 1 on Zen 5, of AVX-512 and of AVX2 code; the test set had
-no part in it, nor has any other machine. One figure is an exception: how long a store waits for a
+no part in it, nor has any other machine. Two figures are exceptions. How long a store waits for a
 line that was evicted was found where channels are pages apart, in plans of Y0 and also of V1, D1
-and E1 of the test set, on Zen 5, and in those of Y0 on Zen 4. The orders of these have to be read
-with that in mind.
+and E1 of the test set, on Zen 5, and in those of Y0 on Zen 4. What loads take beyond their slots
+was found in own plans on Zen 4, C2 of the test set among them, and is what sampled plans on Zen 5
+say. The orders of these have to be read with that in mind.
 """
 
 
