@@ -85,7 +85,8 @@ def report(arguments: argparse.Namespace) -> int:
     for path in (*files, *bench):
         title = title_of(path)
         if (other := given.setdefault(title, path)) is not path:
-            raise UserError(f"{other} has the same title, '{title}': rename one", str(path))
+            reason = f"{other} has the same title, '{title}': leave out or rename one"
+            raise UserError(reason, str(path))
     trials = read_trials(files)
     if not trials:
         raise UserError(f"no measurements; mopt-validate measure writes them to {DIRECTORY}")

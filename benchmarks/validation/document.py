@@ -110,8 +110,8 @@ were fitted to the sampled plans of Table 1 on Zen 5, of AVX-512 and of AVX2 cod
 no part in it, nor has any other machine. Two figures are exceptions. How long a store waits for a
 line that was evicted was found where channels are pages apart, in plans of Y0 and also of V1, D1
 and E1 of the test set, on Zen 5, and in those of Y0 on Zen 4. What loads take beyond their slots
-was found in own plans on Zen 4, C2 of the test set among them, and is what sampled plans on Zen 5
-say. The orders of these have to be read with that in mind.
+was found in own plans on Zen 4, C2 of the test set among them; how much, in sampled plans of Table
+1 on Zen 5. The orders of these have to be read with that in mind.
 """
 
 

@@ -84,10 +84,10 @@ def test_more_rows_never_take_less_time() -> None:
 
 
 def test_a_kernel_that_loads_as_often_as_it_multiplies_is_slower_in_a_plan() -> None:
-    """Fourteen pixels of 8 channels against five of 16: whole convolutions on Zen 4 take 1.05 to
-    1.12 times as long with the first, side by side."""
+    """Fourteen pixels of 8 channels against five of 16: with AVX2 code on Zen 4, four convolutions
+    take 1.04 to 1.15 times as long with the first, side by side."""
     cycles = [step_cycles(ZEN4, fmas, loads) / fmas for fmas, loads in ((14, 15), (10, 7))]
-    assert 1.05 < cycles[0] / cycles[1] < 1.12
+    assert 1.06 < cycles[0] / cycles[1] < 1.12
 
 
 @pytest.mark.parametrize("machine", [ZEN5, HASWELL], ids=lambda machine: machine.name)

@@ -4,7 +4,7 @@ from dataclasses import asdict, replace
 
 import pytest
 
-from benchmarks.results import Results
+from benchmarks.results import Record, Results
 from benchmarks.validation import criteria, document, judgement, repeats, tables
 from benchmarks.validation.command_line import main
 from benchmarks.validation.measure import PROTOCOL
@@ -275,13 +275,43 @@ def test_the_document_is_made_again_of_the_data_beside_it(tmp_path):
     assert (second / "validation.md").read_text() == text
 
 
+def test_comparisons_on_two_machines_have_a_plot_each(tmp_path):
+    """Each named after its file, as both are of the same configuration."""
+    pytest.importorskip("matplotlib")
+    _, paths = trial_of(tmp_path, (2.0, 1.6, 0.8, 4.0, 5.0))
+    same = {"protocol": "paper", "cold": True, "threads": 1, "isa": "native"}
+    sizes = dict.fromkeys("nkhwcrs", 1) | dict.fromkeys(("strides", "dilations"), (1, 1))
+    bench = [tmp_path / name for name in ("a-cold-1.json", "a-cold-1-other.json")]
+    for path, rate in zip(bench, (200.0, 300.0), strict=True):
+        records = [
+            Record(
+                operator="R0", peer=peer, version="1", gflops_median=found, gflops_mean=found,
+                ci95=1.0, max_rel_err=0.0, share_of_peak=0.5, share_of_roofline=0.5,
+                is_correct=True, flops=10**9, bytes=10**7, peak_gflops=400.0, prepare_seconds=0.1,
+                detail="", seconds=[[1.0 / found]], **same,
+            )
+            for peer, found in (("mopt", rate), ("onednn", 100.0))
+        ]  # fmt: skip
+        arguments = {"operators": "table1", "repeat": 50, **same}
+        head = {**HEAD, "arguments": arguments, "operators": {"R0": sizes}, "unavailable": {}}
+        Results(head, ["R0"], records, []).write(path)
+    files = [*map(str, paths), "--bench", *map(str, bench)]
+    assert main(["report", *files, "--output", str(tmp_path / "docs")]) == 0
+    drawn = [tmp_path / "docs/validation" / f"{path.stem}.svg" for path in bench]
+    assert drawn[0].read_bytes() != drawn[1].read_bytes()
+    text = (tmp_path / "docs/validation.md").read_text()
+    assert all(f"(validation/{path.name})" in text for path in drawn)
+
+
 def test_files_of_the_same_title_are_refused(tmp_path, capsys):
     _, paths = trial_of(tmp_path, (2.0, 1.6, 0.8, 4.0, 5.0))
     again = tmp_path / "again" / paths[0].name
     again.parent.mkdir()
     again.write_bytes(paths[0].read_bytes())
     assert main(["report", *map(str, [*paths, again]), "--output", str(tmp_path / "docs")]) == 1
-    refused = f"{again}: error: {paths[0]} has the same title, 'table1-native': rename one"
+    refused = (
+        f"{again}: error: {paths[0]} has the same title, 'table1-native': leave out or rename one"
+    )
     assert refused in capsys.readouterr().err
     assert not (tmp_path / "docs").exists()
 
