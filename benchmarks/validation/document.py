@@ -12,6 +12,7 @@ from mopt_mlir.output import write_output
 from .. import plots
 from ..comparison import Comparison
 from ..document import machines, markdown
+from ..latency import PARTS
 from . import figures, tables
 from .accuracy import DRAWS, GOOD
 from .judgement import Trial
@@ -135,6 +136,17 @@ are to be seen beside that. The last columns are such losses, means over the ope
 now: of what today's model likes best among the same plans, and of the own plans that there were.
 """
 
+_LATENCIES = """\
+## What the host gives of its caches
+
+Other guests of a host use the caches that it has for us, those of the core as well, and no clock
+shows it. So before and after the rounds of each batch of plans it is looked how long a load takes
+that depends on the one before, in random order through {parts}, and through memory, on the core
+that plans are timed on: nanoseconds, the median of all looks and 10% to 90% of them. A core that
+has its caches to itself finds them alike at all times; an L3 that takes about as long as memory
+keeps nothing of ours. Trials that are missing here are from before this was looked at.
+"""
+
 
 def write_document(
     directory: Path,
@@ -197,6 +209,10 @@ def _sections(
     if again := tables.repeat_rows(repeats(every)):
         yield _REPEATS
         yield markdown(tables.REPEAT_COLUMNS, again)
+    if looks := tables.latency_rows(trials):
+        parts = ", ".join(f"{part:.0%} of {cache}" for cache, part in PARTS.items())
+        yield _LATENCIES.format(parts=parts)
+        yield markdown(tables.LATENCY_COLUMNS, looks)
     yield "## Data volumes\n"
     for trial in trials:
         yield from _volumes(trial, drawn)

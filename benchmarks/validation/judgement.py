@@ -25,6 +25,7 @@ from .records import (
     VOLUMES,
     Choice,
     Failed,
+    Latency,
     Measurement,
     Record,
     Simulated,
@@ -201,6 +202,7 @@ class Trial:
     verdicts: tuple[Verdict, ...]
     flows: tuple[Flow, ...]
     given_up: tuple[Failed, ...]
+    latencies: tuple[Latency, ...]
 
     @property
     def failed(self) -> list[Failed]:
@@ -257,7 +259,8 @@ def _trial(title: str, head: dict[str, Any], records: list[Record], volumes: lis
             if isinstance(record, Simulated) and record.subject.operator == name
         ]
     given_up = tuple(record for record in volumes if isinstance(record, Failed))
-    return Trial(title, head, tuple(verdicts), tuple(flows), given_up)
+    latencies = tuple(record for record in records if isinstance(record, Latency))
+    return Trial(title, head, tuple(verdicts), tuple(flows), given_up, latencies)
 
 
 def machine_of(data: dict[str, Any]) -> Machine:

@@ -36,6 +36,7 @@ from .records import (
     MEASUREMENTS,
     Choice,
     Failed,
+    Latency,
     Log,
     Measurement,
     Record,
@@ -65,6 +66,9 @@ longer than that in a single run, one round."""
 
 BATCH_BYTES = 1 << 30
 """Packed weights of the plans that are loaded at the same time, which each of them keeps."""
+
+LATENCIES = 3
+"""So many looks at what the core has of its caches, before and after the rounds of a batch."""
 
 MOST_LOADED = 50
 """So many that their rounds lie some time apart: a disturbance of seconds meets few of each."""
@@ -257,8 +261,12 @@ class _Trial:
     ) -> None:
         """Time plans in turns, and note the result."""
         answers = self._loaded(process, batch)
+        if not answers:
+            return
         try:
+            self._look_at_caches(process)
             pairs = self._timed(process, answers, rounds)
+            self._look_at_caches(process)
             counters = {key: process.count(key) for key in answers}
             process.unload(answers)
         except WorkerError as error:
@@ -277,6 +285,11 @@ class _Trial:
                     counters=counters[key],
                 )
             )
+
+    def _look_at_caches(self, process: PlanProcess) -> None:
+        sizes = {cache.name: cache.size for cache in self._machine.caches}
+        for _ in range(LATENCIES):
+            self._note(Latency(self.operator.name, process.latencies(sizes)))
 
     def _timed(
         self, process: PlanProcess, answers: Mapping[str, dict[str, Any]], rounds: int

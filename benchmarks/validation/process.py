@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from types import TracebackType
 from typing import Any
@@ -73,6 +73,11 @@ class PlanProcess:
             return {}
         counts: dict[str, float] = self._ask("count", key=key, cold=self.cold)["counters"]
         return counts
+
+    def latencies(self, caches: Mapping[str, int]) -> dict[str, float]:
+        """What `latency.Chains` finds now. Raises WorkerError if the process dies."""
+        found: dict[str, float] = self._ask("latencies", caches=dict(caches))["nanoseconds"]
+        return found
 
     def unload(self, keys: Iterable[str]) -> None:
         """Forget plans, of which some may not be loaded any more."""

@@ -87,6 +87,16 @@ class Measurement:
 
 
 @dataclass(frozen=True)
+class Latency:
+    """What the core had of its caches before or after rounds of an operator: nanoseconds of a load
+    that depends on the one before, through a part of each cache and through memory, by name (see
+    `latency`)."""
+
+    operator: str
+    nanoseconds: dict[str, float]
+
+
+@dataclass(frozen=True)
 class Failed:
     """A plan that could not be measured, and why."""
 
@@ -107,7 +117,7 @@ class Simulated:
     valgrind: dict[str, int] = field(default_factory=dict)
 
 
-Record = Start | Choice | Measurement | Failed | Simulated
+Record = Start | Choice | Latency | Measurement | Failed | Simulated
 
 
 class Log(Protocol):
@@ -118,7 +128,9 @@ class Log(Protocol):
 
 def operator_of(record: Record) -> str:
     """The operator that a record belongs to."""
-    return record.operator if isinstance(record, Start | Choice) else record.subject.operator
+    if isinstance(record, Start | Choice | Latency):
+        return record.operator
+    return record.subject.operator
 
 
 def joined(records: Sequence[Record]) -> dict[str, Measurement]:
@@ -249,6 +261,8 @@ def _as_dict(record: Record) -> dict[str, Any]:
         return {"record": "start", **vars(record), "reference": plan_data(record.reference)}
     if isinstance(record, Choice):
         return {"record": "choice", **vars(record)}
+    if isinstance(record, Latency):
+        return {"record": "latency", **vars(record)}
     subject = record.subject
     data = {"operator": subject.operator, "role": subject.role, "plan": plan_data(subject.plan)}
     own = {name: value for name, value in vars(record).items() if name != "subject"}
@@ -267,6 +281,8 @@ def _from_dict(data: dict[str, Any]) -> Record:
         return Start(**{**data, "reference": Plan.from_dict(data["reference"])})
     if kind == "choice":
         return Choice(data["operator"], tuple(data["keys"]))
+    if kind == "latency":
+        return Latency(**data)
     subject = Subject(data.pop("operator"), data.pop("role"), Plan.from_dict(data.pop("plan")))
     if kind == "measurement":
         rounds = {name: tuple(map(tuple, data[name])) for name in ("seconds", "reference")}

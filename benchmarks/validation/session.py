@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
@@ -13,6 +13,7 @@ import numpy as np
 
 from mopt_mlir.plan import Plan
 
+from ..latency import Chains
 from ..timing import CacheFlush, time_runs
 from ..worker import begin, read_workload, send, serve
 from ..workloads import Array, Workload
@@ -52,6 +53,7 @@ class Session:
         self._flush_cpus = flush_cpus
         self._flush: CacheFlush | None = None
         self._counters = Counters()
+        self._chains: Chains | None = None
         self._operator: Operator | None = None
 
     def hello(self) -> dict[str, Any]:
@@ -104,6 +106,13 @@ class Session:
             run()
         return {"counters": self._counters.over(run)}
 
+    def latencies(self, caches: Mapping[str, int]) -> dict[str, Any]:
+        """Nanoseconds of a load that depends on the one before, through a part of each cache, of
+        which `caches` are the bytes by name, and through memory."""
+        if self._chains is None:
+            self._chains = Chains(caches)
+        return {"nanoseconds": self._chains.nanoseconds()}
+
     @property
     def _current(self) -> Operator:
         assert self._operator is not None
@@ -127,4 +136,5 @@ def main(name: str, cpus: str, flush_cpus: str) -> None:
     session = Session(json.loads(flush_cpus))
     send(answers, {"result": {"version": name}})
     calls = (session.hello, session.open, session.load, session.unload, session.round)
-    serve({call.__name__: call for call in (*calls, session.count)}, sys.stdin, answers)
+    looks = (session.count, session.latencies)
+    serve({call.__name__: call for call in (*calls, *looks)}, sys.stdin, answers)

@@ -12,6 +12,8 @@ import numpy as np
 from mopt_mlir.model.cost import MEMORY, TENSORS
 
 from ..comparison import Comparison, Row, describe_sizes
+from ..latency import MEMORY as MEMORY_CHAIN
+from ..latency import PARTS
 from ..peers import OURS, REGISTRY
 from ..runner import sizes_of
 from ..summary import geometric_mean
@@ -71,6 +73,7 @@ ACCURACY_COLUMNS = (
     "within 3%",
     "all reached",
 )
+LATENCY_COLUMNS = ("trial", "looks", *PARTS, MEMORY_CHAIN)
 CHECK_COLUMNS = ("operator", "L1 misses", "by valgrind", "L2 misses", "by valgrind")
 MISS_COLUMNS = ("operator", "plan", "predicted, ms", "measured, ms", "what")
 GROUP_COLUMNS = ("plans with", "number", "measured / predicted", "spread")
@@ -142,6 +145,19 @@ def accuracy_rows(trials: Iterable[Trial]) -> Rows:
             lost = lost_by_chance(verdicts, error)
             cells = [percent(lost.mean), percent(lost.worst), f"{lost.usual:.1f}"]
             rows.append(["", percent(error), *cells, f"{lost.reached:.0%}"])
+    return rows
+
+
+def latency_rows(trials: Iterable[Trial]) -> Rows:
+    """What loads took during each trial in which it was looked at, in nanoseconds."""
+    rows = []
+    for trial in trials:
+        if trial.latencies:
+            looks = [look.nanoseconds for look in trial.latencies]
+            by_chain = ([look[chain] for look in looks] for chain in LATENCY_COLUMNS[2:])
+            cells = (np.quantile(found, (0.5, 0.1, 0.9)) for found in by_chain)
+            texts = (f"{middle:.1f} ({low:.1f} to {high:.1f})" for middle, low, high in cells)
+            rows.append([trial.title, str(len(looks)), *texts])
     return rows
 
 

@@ -14,6 +14,7 @@ from benchmarks.validation.measure import Request
 from benchmarks.validation.records import (
     Choice,
     Failed,
+    Latency,
     Measurement,
     Start,
     joined,
@@ -55,6 +56,9 @@ class PlayedWorker:
                 raise WorkerError("it is dead")
             self.loaded.append(arguments["key"])
             return {"compile_seconds": 0.1, "run_seconds": 1e-3, "error_of_bound": 0.1}
+        if call == "latencies":
+            assert arguments["caches"].keys() == {"L1", "L2", "L3"}
+            return {"nanoseconds": {"L1": 1.4, "L2": 4.1, "L3": 30.0, "memory": 150.0}}
         if call == "round":
             assert {*arguments["keys"], "reference"} <= set(self.loaded)
             return {"pairs": {key: [[1e-3], [2e-3]] for key in arguments["keys"]}}
@@ -119,6 +123,18 @@ def test_final_rounds_are_spread_over_passes_through_all_operators(tmp_path, pla
         assert {len(r.reference) for r in found.values() if r.final} == {10}
 
 
+def test_it_is_looked_before_and_after_rounds_what_the_core_has_of_its_caches(tmp_path, played):
+    measure.measure(request(tmp_path), Progress())
+    _, records = read(tmp_path / "x.jsonl")
+    looks = [record for record in records if isinstance(record, Latency)]
+    assert {look.nanoseconds["L3"] for look in looks} == {30.0}
+    calls = [call for call, _ in groupby(played.asked, key=lambda asked: asked[0])]
+    rounds = [at for at, call in enumerate(calls) if call == "round"]
+    assert len(rounds) == 3  # the first ones, and two passes of final ones
+    assert all(calls[at - 1] == calls[at + 1] == "latencies" for at in rounds)
+    assert len(looks) == 6 * len(rounds)
+
+
 def test_what_was_measured_is_not_measured_again(tmp_path, played):
     measure.measure(request(tmp_path), Progress())
     before, played.asked[:] = read(tmp_path / "x.jsonl"), []
@@ -146,7 +162,11 @@ def test_an_interrupted_run_is_continued(tmp_path, played):
     measure.measure(request(tmp_path), Progress())
     found = [record.subject.key for record in measured(read(path)[1], False)]
     assert len(found) == len(set(found))
-    assert sorted(path.read_bytes().splitlines()) == sorted(whole.splitlines())
+
+    def but_for_looks(data):
+        return sorted(line for line in data.splitlines() if b'"latency"' not in line)
+
+    assert but_for_looks(path.read_bytes()) == but_for_looks(whole)
 
 
 def test_a_plan_that_fails_is_kept_with_the_reason(tmp_path, played):
@@ -198,6 +218,7 @@ def test_measure_simulate_and_report(tmp_path, capfd):
     assert main(["report", *files, "--output", str(tmp_path / "docs")]) == 0
     text = (tmp_path / "docs/validation.md").read_text()
     assert "| tiny | 32,6x16,8,3x3 |" in text
+    assert "| own-avx2 | 12 |" in text  # looks at caches: before and after first and final rounds
     data = sorted(path.name for path in (tmp_path / "docs/validation").glob("*.xz"))
     assert data == [f"{name}.xz" for name in names]
     capfd.readouterr()

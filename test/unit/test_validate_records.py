@@ -8,6 +8,7 @@ from benchmarks.validation import records
 from benchmarks.validation.records import (
     Choice,
     Failed,
+    Latency,
     Measurement,
     Simulated,
     Start,
@@ -31,6 +32,7 @@ SUBJECT = Subject("R2", "sample", PLAN)
 RECORDS = [
     Start("R2", {"k": 8}, PLAN, 100.0),
     Choice("R2", ("a", "b")),
+    Latency("R2", {"L1": 1.38, "memory": 169.4}),
     Measurement(SUBJECT, True, ((0.001, 0.002),), ((0.003,),), 0.1, None, {"cycles": 1.0}),
     Failed(SUBJECT, "why"),
     Simulated(SUBJECT, {"full": {"L1": {"input": 4}}}, 7, {"L1": 3}, {"L1": 4}),

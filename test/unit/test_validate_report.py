@@ -15,6 +15,7 @@ from benchmarks.validation.records import (
     VOLUMES,
     Choice,
     Failed,
+    Latency,
     Measurement,
     Simulated,
     Start,
@@ -324,3 +325,22 @@ def test_old_trials_know_what_was_learnt_of_their_cpu_since():
     assert judgement.machine_of({**now, "evicted_store_cycles": 7.0}).evicted_store_cycles == 7.0
     unknown = {**then, "cpu": "generic"}
     assert judgement.machine_of(unknown).evicted_store_cycles is None
+
+
+def test_what_the_host_gives_of_its_caches_is_told_of_trials_that_looked(tmp_path):
+    trial, (measured, _) = trial_of(tmp_path, (2.0, 3.0, 4.0, 5.0, 6.0))
+    assert tables.latency_rows([trial]) == []
+    assert "## What the host gives" not in "\n".join(document._sections([trial], {}, set()))
+    with appending(measured, {"kind": MEASUREMENTS, **HEAD}) as (_, log):
+        for slow in range(11):
+            log(Latency("R0", {"L1": 1.4, "L2": 4.0, "L3": 10.0 * slow, "memory": 150.0}))
+    (trial,) = judgement.read_trials([measured])
+    assert tables.latency_rows([trial]) == [
+        [
+            "table1-native", "11", "1.4 (1.4 to 1.4)", "4.0 (4.0 to 4.0)",
+            "50.0 (10.0 to 90.0)", "150.0 (150.0 to 150.0)",
+        ]
+    ]  # fmt: skip
+    text = "\n".join(document._sections([trial], {}, set()))
+    assert "75% of L1, 50% of L2, 25% of L3, and through memory" in text
+    assert text.count("50.0 (10.0 to 90.0)") == 1
