@@ -17,7 +17,7 @@ accesses says, on one core. Files of results are continued where they end, so th
 be interrupted and given again."""
 
 DIRECTORY = Path("build/validation")
-TESTSET = "testset"
+TESTSET, HELDOUT = "testset", "heldout"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -129,8 +129,8 @@ def _add_subjects(parser: argparse.ArgumentParser) -> None:
         "--operators",
         default="table1",
         metavar="FILE",
-        help=f"table1 (default), {TESTSET} (others, to test the model with), or a JSON file of the "
-        "form of Table 1",
+        help=f"table1 (default), {TESTSET} (others, to test the model with), {HELDOUT} (others "
+        "again, for the last test), or a JSON file of the form of Table 1",
     )
     parser.add_argument("--only", type=_names, default=[], metavar="NAMES", help="of these, only")
     parser.add_argument("--isa", choices=ISAS, default=ISAS[0], help="limit the instructions")

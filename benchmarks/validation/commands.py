@@ -11,14 +11,15 @@ from .. import environment
 from ..commands import console, progress_bar
 from ..operators import read_operators
 from ..workloads import Workload
-from .command_line import DIRECTORY, TESTSET
+from .command_line import DIRECTORY, HELDOUT, TESTSET
 from .measure import Request as Measuring
 from .measure import measure as measure_plans
 from .records import COMPRESSED
 from .simulations import Request as Simulating
 from .simulations import simulate_plans
 
-TESTSET_FILE = Path(__file__).with_name("testset.json")
+LISTS = {name: Path(__file__).with_name(f"{name}.json") for name in (TESTSET, HELDOUT)}
+"""Operators to judge the model by, beside Table 1."""
 
 
 def measure(arguments: argparse.Namespace) -> int:
@@ -103,8 +104,8 @@ def _is_of_bench(path: Path) -> bool:
 
 
 def _operators(arguments: argparse.Namespace) -> list[Workload]:
-    spec = str(TESTSET_FILE) if arguments.operators == TESTSET else arguments.operators
-    return read_operators(spec, arguments.only)
+    spec = LISTS.get(arguments.operators, arguments.operators)
+    return read_operators(str(spec), arguments.only)
 
 
 def _title(arguments: argparse.Namespace) -> str:
