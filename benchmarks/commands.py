@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mopt_mlir.diagnostics import UserError
+from mopt_mlir.output import make_directory
 
 from . import environment
 from .comparison import Comparison
@@ -56,7 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
 def suite(arguments: argparse.Namespace) -> int:
     """Measure every configuration, and print the summary."""
     chosen = _configurations(arguments.configurations)
-    arguments.directory.mkdir(parents=True, exist_ok=True)
+    make_directory(arguments.directory)
     comparisons = [
         _measure(arguments, configuration, arguments.directory / f"{configuration.slug}.json", True)
         for configuration in chosen

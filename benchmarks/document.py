@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from mopt_mlir.diagnostics import UserError
-from mopt_mlir.output import write_output
+from mopt_mlir.output import make_directory, write_output
 
 from . import plots
 from .comparison import Comparison
@@ -74,10 +73,7 @@ def write_document(
     except ImportError:
         drawn = {}
         note = f"wrote {directory / NAME} without plots: pip install 'mopt-mlir[plot]'"
-    try:
-        (directory / FIGURES).mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"cannot create it: {error.strerror}", str(directory)) from None
+    make_directory(directory / FIGURES)
     for name, svg in drawn.items():
         write_output(directory / FIGURES / name, svg)
     text = "\n".join(_sections(comparisons, scales, set(drawn)))

@@ -70,8 +70,8 @@ class Chains:
 
 
 def compile_chase() -> Executable:
-    """Its function `chase(steps, next, at)` goes so many steps from line `at[0]`, each time to
-    `next` of where it is, and leaves there where it ended."""
+    """Code with a function `chase(steps, next, at)`: it goes so many steps from index `at[0]`, each
+    time to `next` of where it is, and leaves in `at` where it ended."""
     from mopt_mlir import compile
 
     return compile(_CHASE, passes="canonicalize")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from difflib import get_close_matches
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,11 @@ def read_operators(spec: str, only: Sequence[str] = ()) -> list[Workload]:
         return _selected(workloads, only)
     except ValueError as error:
         raise UserError(str(error), spec) from None
+
+
+def version(spec: str) -> str:
+    """What identifies the operators of a list, with their sizes."""
+    return sha256(repr(read_operators(spec)).encode()).hexdigest()[:12]
 
 
 def _workload(row: dict[str, Any]) -> Workload:

@@ -21,7 +21,7 @@ from mopt_mlir.diagnostics import UserError
 from mopt_mlir.machine.machine import Machine
 from mopt_mlir.machine.registry import by_name
 from mopt_mlir.operators import TABLE1, read_list
-from mopt_mlir.output import check_output, write_output
+from mopt_mlir.output import check_output, make_directory, write_output
 from mopt_mlir.plan import Plan
 from mopt_mlir.problem import Problem, conv2d
 from mopt_mlir.solver import solve
@@ -118,7 +118,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(arguments: argparse.Namespace) -> int:
     from .solver_tables import replaced, summary
 
-    arguments.json.parent.mkdir(parents=True, exist_ok=True)
+    make_directory(arguments.json.parent)
     check_output(arguments.json)
     results = measure(arguments.operators, arguments.certificates)
     print(summary(results))

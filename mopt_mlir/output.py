@@ -6,6 +6,7 @@ import os
 import sys
 import tempfile
 from os import PathLike, fspath
+from pathlib import Path
 
 from mopt_mlir.diagnostics import UserError
 
@@ -26,6 +27,14 @@ def check_output(path: str | PathLike[str]) -> None:
         raise UserError("cannot write it: the file is read-only", name)
     if not _is_device(name) and not os.access(directory, os.W_OK):
         raise UserError(f"cannot write it: the directory '{directory}' is read-only", name)
+
+
+def make_directory(path: Path) -> None:
+    """Create a directory for output, if there is none. Raises UserError if that is not possible."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"cannot create it: {error.strerror}", str(path)) from None
 
 
 def write_output(path: str | PathLike[str], data: bytes) -> None:

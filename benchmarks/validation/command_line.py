@@ -58,7 +58,7 @@ def _add_measure(commands: Any) -> None:
         type=float,
         default=4.0,
         metavar="S",
-        help="a plan that takes longer in all its rounds gets fewer (4)",
+        help="a plan that takes longer in all rounds of a pass gets fewer (4)",
     )
     measure.add_argument(
         "--warm", dest="cold", action="store_false", help="do not flush the caches before each run"
@@ -137,10 +137,16 @@ def _add_subjects(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--samples", type=int, default=100, metavar="N", help="plans of each operator (100)"
     )
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the sample (0)")
+    parser.add_argument("--seed", type=_natural, default=0, metavar="N", help="of the sample (0)")
     parser.add_argument(
         "--directory", type=Path, default=DIRECTORY, help=f"of the results ({DIRECTORY})"
     )
+
+
+def _natural(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text} is not a whole number from 0 on")
+    return int(text)
 
 
 def _names(text: str) -> list[str]:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import argparse
+from math import inf
 from pathlib import Path
 
 from mopt_mlir.diagnostics import UserError
+from mopt_mlir.output import make_directory
 
 from .. import environment
 from ..commands import console, progress_bar
-from ..operators import read_operators
+from ..operators import read_operators, version
+from ..protocol import Protocol
 from ..workloads import Workload
 from .command_line import DIRECTORY, HELDOUT, TESTSET
 from .measure import Request as Measuring
 from .measure import measure as measure_plans
+from .planned import problem_of
 from .records import COMPRESSED
 from .simulations import Request as Simulating
 from .simulations import simulate_plans
@@ -28,11 +32,12 @@ def measure(arguments: argparse.Namespace) -> int:
         _check_positive(arguments, name)
     operators = _operators(arguments)
     title = _title(arguments)
-    arguments.directory.mkdir(parents=True, exist_ok=True)
+    make_directory(arguments.directory)
     request = Measuring(
         operators,
         arguments.directory / f"{title}.jsonl",
         arguments.operators,
+        version(_spec(arguments)),
         isa=arguments.isa,
         cold=arguments.cold,
         samples=arguments.samples,
@@ -55,11 +60,12 @@ def simulate(arguments: argparse.Namespace) -> int:
         raise UserError(f"jobs={jobs}: must be positive")
     operators = _operators(arguments)
     title = _title(arguments)
-    arguments.directory.mkdir(parents=True, exist_ok=True)
+    make_directory(arguments.directory)
     request = Simulating(
         operators,
         arguments.directory / f"{title}-volumes.jsonl",
         arguments.operators,
+        version(_spec(arguments)),
         isa=arguments.isa,
         samples=arguments.samples,
         seed=arguments.seed,
@@ -104,8 +110,17 @@ def _is_of_bench(path: Path) -> bool:
 
 
 def _operators(arguments: argparse.Namespace) -> list[Workload]:
-    spec = LISTS.get(arguments.operators, arguments.operators)
-    return read_operators(str(spec), arguments.only)
+    found = read_operators(_spec(arguments), arguments.only)
+    for operator in found:
+        try:
+            problem_of(Protocol.PAPER.workload(operator)).check_size()
+        except ValueError as error:
+            raise UserError(f"{operator.name}: {error}", arguments.operators) from None
+    return found
+
+
+def _spec(arguments: argparse.Namespace) -> str:
+    return str(LISTS.get(arguments.operators, arguments.operators))
 
 
 def _title(arguments: argparse.Namespace) -> str:
@@ -116,5 +131,5 @@ def _title(arguments: argparse.Namespace) -> str:
 
 def _check_positive(arguments: argparse.Namespace, name: str) -> None:
     value = getattr(arguments, name)
-    if not value > 0:
-        raise UserError(f"{name.replace('_', '-')}={value}: must be positive")
+    if not 0 < value < inf:
+        raise UserError(f"{name.replace('_', '-')}={value}: must be positive and finite")

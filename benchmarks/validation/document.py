@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 
-from mopt_mlir.diagnostics import UserError
-from mopt_mlir.output import write_output
+from mopt_mlir.output import make_directory, write_output
 
 from .. import plots
 from ..comparison import Comparison
@@ -159,10 +159,7 @@ def write_document(
 
     Returns what was written, for the user. Raises UserError if that is not possible.
     """
-    try:
-        (directory / DATA).mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"cannot create it: {error.strerror}", str(directory)) from None
+    make_directory(directory / DATA)
     try:
         drawn = {name: draw() for name, draw in _plots(judged(trials), comparisons)}
         note = f"wrote {directory / NAME} and {len(drawn)} plot{'s' * (len(drawn) != 1)}"
@@ -280,7 +277,7 @@ def _volumes(trial: Trial, drawn: set[str]) -> Iterator[str]:
     yield f"### {trial.title}\n"
     yield (
         f"Bytes that leave the cache named (L1: to and from registers), of {len(trial.flows)} "
-        f"plans; {len(trial.given_up)} more were given up because they take too many accesses. "
+        f"plans; {_given_up(trial)}. "
         "Conflicts: volume / that of fully associative caches.\n"
     )
     yield markdown(tables.VOLUME_COLUMNS, tables.volume_rows(trial))
@@ -294,6 +291,13 @@ def _volumes(trial: Trial, drawn: set[str]) -> Iterator[str]:
             "that Python has used):\n"
         )
         yield markdown(tables.CHECK_COLUMNS, checked)
+
+
+def _given_up(trial: Trial) -> str:
+    """How many plans were not simulated, and why."""
+    reasons = Counter(failure.reason for failure in trial.given_up)
+    each = "; ".join(f"{number} for {reason}" for reason, number in sorted(reasons.items()))
+    return f"{len(trial.given_up)} were given up{f' ({each})' if each else ''}"
 
 
 def _wrong(trial: Trial) -> Iterator[str]:

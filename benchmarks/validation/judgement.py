@@ -10,6 +10,7 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
+from mopt_mlir.diagnostics import UserError
 from mopt_mlir.machine import Cache, Machine, by_name, names
 from mopt_mlir.model.cost import MEMORY, predict, runs_of
 from mopt_mlir.model.estimate import estimate
@@ -217,23 +218,48 @@ class Trial:
 
 
 def read_trials(paths: Sequence[Path]) -> list[Trial]:
-    """The files of `mopt-validate measure`, each with its volumes if these are among `paths`.
+    """The files of `mopt-validate measure`, each with its volumes if these are among `paths`; none
+    of those of which nothing was measured yet.
 
-    Raises UserError for a file that is none of ours.
+    Raises UserError for a file that is none of ours, and for volumes of something else.
     """
     files = {path: read(path) for path in paths}
     volumes = {
-        title_of(path).removesuffix("-volumes"): records
-        for path, (head, records) in files.items()
+        title_of(path).removesuffix("-volumes"): path
+        for path, (head, _) in files.items()
         if head["kind"] == VOLUMES
     }
-    measured = [(p, *found) for p, found in files.items() if found[0]["kind"] != VOLUMES]
-    trials = (
+    trials = []
+    for path, (head, records) in files.items():
+        if head["kind"] == VOLUMES:
+            continue
         # volumes do not depend on whether the caches were warm
-        _trial(title_of(p), head, r, volumes.get(title_of(p).removesuffix("-warm"), []))
-        for p, head, r in measured
-    )
-    return sorted(trials, key=lambda trial: (trial.head["operators"] != "table1", trial.title))
+        simulated = volumes.get(title_of(path).removesuffix("-warm"))
+        if simulated:
+            _check_agrees(simulated, files[simulated][0], path, head)
+        found = files[simulated][1] if simulated else []
+        trials.append(_trial(title_of(path), head, records, found))
+    order = sorted(trials, key=lambda trial: (trial.head["operators"] != "table1", trial.title))
+    return [trial for trial in order if trial.verdicts]
+
+
+def _check_agrees(
+    volumes: Path, simulated: Mapping[str, Any], path: Path, measured: Mapping[str, Any]
+) -> None:
+    """Raise UserError if the volumes are not of the plans that were measured, or of other caches.
+    (The oldest files do not tell all of it.)"""
+    for key in ("isa", "seed", "operators"):
+        one, other = (head["must_agree"].get(key) for head in (simulated, measured))
+        if None not in (one, other) and one != other:
+            reason = f"simulated with {key} {one}, but {path} is of {other}"
+            raise UserError(reason, str(volumes))
+    if _cache_sizes(simulated) != _cache_sizes(measured):
+        raise UserError(f"simulated with other caches than those of {path}", str(volumes))
+
+
+def _cache_sizes(head: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+    caches = head["machine"]["planned_for"]["caches"]
+    return [tuple(cache[name] for name in ("size", "ways", "line")) for cache in caches]
 
 
 def title_of(path: Path) -> str:

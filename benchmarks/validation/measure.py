@@ -11,7 +11,8 @@ reference hardly does.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from math import prod
@@ -78,11 +79,12 @@ MOST_LOADED = 50
 class Request:
     """What to measure: `samples` plans of each operator beside the model's own, in `rounds` rounds
     and the foremost in `final_rounds` more; for one plan at most about `seconds`. `spec` says where
-    the operators are from."""
+    the operators are from, `version` identifies what that has (see `operators.version`)."""
 
     operators: Sequence[Workload]
     path: Path
     spec: str
+    version: str
     isa: str = "native"
     cold: bool = True
     samples: int = 100
@@ -102,8 +104,8 @@ def measure(
     progress: Progress,
     done: Callable[[str], None] = lambda line: None,
 ) -> None:
-    """Measure what `request.path` does not have yet; `done` is called after each operator, with
-    what was found in a line.
+    """Measure what `request.path` does not have yet; `done` is called for each operator at the end,
+    after the last pass, with what was found in a line.
 
     Raises UserError if the file cannot be written or continued.
     """
@@ -147,6 +149,7 @@ def _head(request: Request) -> dict[str, Any]:
             "isa": request.isa,
             "cold": request.cold,
             "seed": request.seed,
+            "operators": request.version,
             "generator": generator_version(),
             "protocol": PROTOCOL,
         },
@@ -259,20 +262,26 @@ class _Trial:
     def _measure(
         self, process: PlanProcess, batch: Mapping[str, Subject], rounds: int, final: bool
     ) -> None:
-        """Time plans in turns, and note the result."""
+        """Time plans in turns, and note the result. If that fails, each of them alone, so that it
+        is known which one it was."""
         answers = self._loaded(process, batch)
         if not answers:
             return
         try:
-            self._look_at_caches(process)
+            looks = self._looks(process)
             pairs = self._timed(process, answers, rounds)
-            self._look_at_caches(process)
+            looks += self._looks(process)
             counters = {key: process.count(key) for key in answers}
-            process.unload(answers)
         except WorkerError as error:
-            for key in answers:
-                self._fail(batch[key], error)
+            self._unload(process, answers)
+            if len(answers) == 1:
+                self._fail(batch[next(iter(answers))], error)
+            else:
+                for key in answers:
+                    self._measure(process, {key: batch[key]}, rounds, final)
             return
+        for look in looks:
+            self._note(look)
         for key, timed in pairs.items():
             self._note(
                 Measurement(
@@ -285,11 +294,17 @@ class _Trial:
                     counters=counters[key],
                 )
             )
+        self._unload(process, answers)
 
-    def _look_at_caches(self, process: PlanProcess) -> None:
+    def _unload(self, process: PlanProcess, keys: Iterable[str]) -> None:
+        with suppress(WorkerError):  # whoever is dead has forgotten them
+            process.unload(keys)
+
+    def _looks(self, process: PlanProcess) -> list[Latency]:
+        """What the core has of its caches now."""
         sizes = {cache.name: cache.size for cache in self._machine.caches}
-        for _ in range(LATENCIES):
-            self._note(Latency(self.operator.name, process.latencies(sizes)))
+        name = self.operator.name
+        return [Latency(name, process.latencies(sizes)) for _ in range(LATENCIES)]
 
     def _timed(
         self, process: PlanProcess, answers: Mapping[str, dict[str, Any]], rounds: int

@@ -104,15 +104,21 @@ class PlanProcess:
                 environment.available_cpus(),
                 MODULE,
             )
-            self._counts = bool(self._worker.ask("hello")["counters"])
-            self._worker.ask("open", workload=asdict(self.workload))
             try:
-                data = plan_data(self.reference)
-                self._worker.ask("load", key=_REFERENCE, plan=data, isa=self.isa)
-            except WorkerError as error:
-                reason = f"{self.workload.name}: the model's own plan fails: {error}"
-                raise UserError(reason) from None
+                self._open(self._worker)
+            except BaseException:
+                self._close()  # half open it is of no use
+                raise
         return self._worker
+
+    def _open(self, worker: Worker) -> None:
+        self._counts = bool(worker.ask("hello")["counters"])
+        worker.ask("open", workload=asdict(self.workload))
+        try:
+            worker.ask("load", key=_REFERENCE, plan=plan_data(self.reference), isa=self.isa)
+        except WorkerError as error:
+            reason = f"{self.workload.name}: the model's own plan fails: {error}"
+            raise UserError(reason) from None
 
     def _close(self) -> None:
         if self._worker is not None:

@@ -171,9 +171,12 @@ def appending(path: Path, head: Mapping[str, Any]) -> Iterator[tuple[list[Record
     with path.open("ab") as file:
 
         def log(record: Record) -> None:
-            file.write((json.dumps(_as_dict(record)) + "\n").encode())
-            file.flush()
-            os.fsync(file.fileno())
+            try:
+                file.write((json.dumps(_as_dict(record)) + "\n").encode())
+                file.flush()
+                os.fsync(file.fileno())
+            except OSError as error:
+                raise UserError(f"cannot write it: {error.strerror}", str(path)) from None
 
         yield records, log
 

@@ -31,9 +31,11 @@ class Repeat:
 
     @cached_property
     def pairs(self) -> list[tuple[Verdict, Verdict]]:
-        """The operators of both, each as it was found before and now."""
-        earlier = {verdict.name: verdict for verdict in self.before.verdicts if verdict.sample}
-        return [(earlier[v.name], v) for v in self.trial.verdicts if v.name in earlier and v.sample]
+        """The operators of which both have sampled plans in common, each as it was found before
+        and now."""
+        earlier = {verdict.name: verdict for verdict in self.before.verdicts}
+        pairs = [(earlier[v.name], v) for v in self.trial.verdicts if v.name in earlier]
+        return [pair for pair in pairs if _common(*pair)]
 
     @property
     def plans(self) -> int:
@@ -82,8 +84,8 @@ def repeats(trials: Sequence[Trial]) -> Iterator[Repeat]:
     by_title = {trial.title: trial for trial in trials}
     for trial in trials:
         before = by_title.get(trial.title + BEFORE)
-        if before is not None and any(_common(*pair) for pair in Repeat(trial, before).pairs):
-            yield Repeat(trial, before)
+        if before is not None and (repeat := Repeat(trial, before)).pairs:
+            yield repeat
 
 
 def _common(before: Verdict, now: Verdict) -> list[str]:

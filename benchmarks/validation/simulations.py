@@ -42,6 +42,7 @@ class Request:
     operators: Sequence[Workload]
     path: Path
     spec: str
+    version: str
     isa: str = "native"
     samples: int = 100
     seed: int = 0
@@ -57,7 +58,7 @@ def simulate_plans(
 ) -> None:
     """Simulate what `request.path` does not have yet; `done` is called after each operator.
 
-    Raises UserError if the file cannot be written or continued.
+    Raises UserError if the file cannot be written or continued, or if valgrind fails.
     """
     machine = machine_for(request.isa)
     with appending(request.path, _head(request, machine)) as (records, log):
@@ -89,13 +90,13 @@ def _records(
 
 
 def _record(workload: Workload, subject: Subject, machine: Machine, request: Request) -> Record:
-    counted: dict[str, int] = {}
     try:
         result = simulate(workload, subject.plan, machine, request.isa, request.limit)
-        if _is_checked(subject, request) and result.accesses <= MOST_CHECKED:
-            counted = crosscheck.misses(workload, subject.plan, machine)
     except (GivenUpError, UserError) as error:
         return Failed(subject, str(error))
+    counted: dict[str, int] = {}
+    if _is_checked(subject, request) and result.accesses <= MOST_CHECKED:
+        counted = crosscheck.misses(workload, subject.plan, machine)
     return Simulated(subject, result.volumes, result.accesses, result.misses, counted)
 
 
@@ -114,6 +115,7 @@ def _head(request: Request, machine: Machine) -> dict[str, Any]:
             "caches": caches,
             "isa": request.isa,
             "seed": request.seed,
+            "operators": request.version,
             "generator": generator_version(),
         },
         "date": environment.today(),

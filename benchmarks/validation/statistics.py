@@ -63,8 +63,9 @@ def kendall(predicted: Sequence[float], measured: Sequence[float]) -> float:
 
 
 def loss(chosen: float, best: float) -> float:
-    """The part of the best's performance that is lost: of seconds, 0 for the best itself."""
-    return 1 - best / chosen
+    """The part of the best's performance that is lost: of seconds, 0 for the best itself, and for
+    what was faster but is known from too few rounds to be called that."""
+    return max(0.0, 1 - best / chosen)
 
 
 def top_loss(predicted: Sequence[float], measured: Sequence[float], k: int, best: float) -> float:

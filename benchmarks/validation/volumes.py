@@ -28,7 +28,7 @@ INPUT, WEIGHTS, OUTPUT, PANELS, SUMS = range(5)
 Volumes = dict[str, dict[str, int]]
 """Bytes by resource (named after where they are read from, as in the model) and tensor."""
 
-PAGE = 4096
+PAGE, HUGE_PAGE = 4096, 2 << 20
 FIRST = 1 << 20  # bytes: where memory begins, so that no pointer is null
 ELEMENT_BYTES = {"f32": 4, "f64": 8}
 
@@ -144,8 +144,10 @@ def _panel_elements(workload: Workload, plan: Plan) -> int:
 
 
 def _is_rounded(size: int, wanted: int) -> bool:
-    """Whether an allocation of `size` is for `wanted` bytes: it is rounded to lines or pages."""
-    return wanted > 0 and size in (-(-wanted // unit) * unit for unit in (64, 1 << 21))
+    """Whether an allocation of `size` is for `wanted` bytes: it is rounded to lines, or to huge
+    pages if it takes one at least."""
+    units = (64, HUGE_PAGE) if wanted >= HUGE_PAGE else (64,)
+    return wanted > 0 and size in (-(-wanted // unit) * unit for unit in units)
 
 
 def _run(code: _Code, memory: _Memory, simulation: Simulation) -> None:

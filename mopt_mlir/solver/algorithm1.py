@@ -52,13 +52,19 @@ def algorithm1(
     """
     if threads < 1:
         raise ValueError(f"threads is {threads}; at least one is needed")
+    problem.check_size()
     options = choices(problem, machine, threads, constant_weights=constant_weights)
     evaluate, smallest = first_that_fits(problem, machine, options)
     found = _levels(problem, machine, evaluate.choice, perf_counter() + time_limit)
     tiling = _grown(evaluate, _balanced(evaluate, _floored(evaluate, found), smallest))
     orders = [found[name].order if name in found else 0 for name in LEVELS]
     plan = plan_with(evaluate, tiling, orders, threads)
-    plans = [replace(plan, packing=packing) for packing in evaluate.packings]
+    stores = (False, True) if evaluate.choice.streams else (False,)
+    plans = [
+        replace(plan, packing=packing, nontemporal=nontemporal)
+        for packing in evaluate.packings
+        for nontemporal in stores
+    ]
     plans = [plan for plan in plans if _fits(problem, machine, plan)]
     return min(
         (

@@ -255,7 +255,7 @@ class _Program:
     def _log_moved(
         self, axis: Axis, taps: Expression, pieces: Expression, runs: Expression, *, exact: bool
     ) -> Expression:
-        """The logarithm of `Axis.moved` per image point: `taps` in `pieces` pieces, and the image
+        """The logarithm of `Axis.touched` per image point: `taps` in `pieces` pieces, and the image
         in `runs` runs per point."""
         assert axis.filter is not None
         own = _least(axis.stride * pieces, taps)

@@ -35,7 +35,7 @@ class Incumbent:
 
     @property
     def plan(self) -> tuple[Evaluator, Found]:
-        """The tiling of the best plan, and the evaluator of its choice."""
+        """The evaluator of the best plan's choice, and its tiling."""
         assert self.found is not None
         assert self.evaluator is not None
         return self.evaluator, self.found

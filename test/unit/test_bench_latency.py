@@ -48,6 +48,41 @@ def test_the_generated_code_follows_the_links():
     assert at == [2]
 
 
+class Played:
+    """Stands for the code: notes of each run whether it is timed, its steps, lines, and start."""
+
+    def __init__(self):
+        self.runs = []
+
+    def __getitem__(self, name):
+        return self
+
+    def __call__(self, *arguments):
+        self._run(False, *arguments)
+
+    def bind(self, *arguments):
+        return lambda: self._run(True, *arguments)
+
+    def _run(self, timed, steps, links, at):
+        self.runs.append((timed, steps, len(links) // 8, int(at[0])))
+        at[0] += steps
+
+
+def test_caches_are_filled_before_and_memory_is_never_gone_through_twice(chains, monkeypatch):
+    played = Played()
+    monkeypatch.setattr(chains, "_code", played)
+    monkeypatch.setattr(chains, "_at", {name: np.zeros(1, np.int64) for name in chains._at})
+    for _ in range(2):
+        chains.nanoseconds()
+    lines = len(chains._links[MEMORY]) // 8
+    caches = [run for run in played.runs if run[2] != lines]
+    memory = [run for run in played.runs if run[2] == lines]
+    for first, timed in zip(caches[::2], caches[1::2], strict=True):
+        assert (first[0], timed[0]) == (False, True)
+        assert first[1] == first[2] == timed[2]  # each line once
+    assert [(timed, start) for timed, _, _, start in memory] == [(True, 0), (True, memory[0][1])]
+
+
 def test_a_chain_is_timed_by_the_load(chains, monkeypatch):
     clock = iter([1.0, 3.0] * 4)
     monkeypatch.setattr(latency, "perf_counter", lambda: next(clock))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -56,6 +57,14 @@ def test_its_plans_are_correct_and_not_better_than_proven(
     assert exact.prediction is not None
     assert cost(plan) == predict(problem, target, plan).cost
     assert exact.prediction.lower_bound <= cost(plan)
+
+
+def test_output_that_stays_in_no_cache_is_stored_past_them() -> None:
+    problem = conv2d(k=32, h=544, w=544, c=3, r=3, s=3)
+    plan = solve(problem, by_name("znver5"), solver="algorithm1")
+    through = replace(plan, nontemporal=False)
+    assert plan.nontemporal
+    assert cost(plan) < predict(problem, by_name("znver5"), through).cost
 
 
 def test_orders_are_decided_level_by_level() -> None:

@@ -99,6 +99,13 @@ def test_without_time_there_is_a_plan(solver: str, best: float) -> None:
     assert hasty.prediction.gap > GAP
 
 
+def test_a_loop_that_is_too_long_is_refused_by_both_solvers() -> None:
+    long = conv2d(k=1, h=1, w=1 << 23, c=1, r=1, s=1)
+    for solver in ("exact", "algorithm1"):
+        with pytest.raises(ValueError, match="has 8388608 iterations"):
+            solve(long, MACHINE, solver=solver)
+
+
 @pytest.mark.parametrize("search", [solve, candidates])
 def test_no_core_is_refused(search: Callable[..., Any]) -> None:
     with pytest.raises(ValueError, match="threads is 0; at least one is needed"):

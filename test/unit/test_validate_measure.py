@@ -37,6 +37,9 @@ class PlayedWorker:
     started = 0
     failing: tuple[int, ...] = ()
     dying: tuple[int, ...] = ()
+    deadly = ""  # the key of a plan that no process survives being timed
+    closed = False
+    counters: tuple[str, ...] = ()
     asked: list[tuple[str, dict]]
 
     def __init__(self, *arguments):
@@ -46,7 +49,7 @@ class PlayedWorker:
     def ask(self, call, **arguments):
         self.asked.append((call, arguments))
         if call == "hello":
-            return {"counters": []}
+            return {"counters": self.counters}
         if call == "load":
             number = sum(c == "load" and a["key"] != "reference" for c, a in self.asked)
             if arguments["key"] != "reference" and number in self.failing:
@@ -61,7 +64,12 @@ class PlayedWorker:
             return {"nanoseconds": {"L1": 1.4, "L2": 4.1, "L3": 30.0, "memory": 150.0}}
         if call == "round":
             assert {*arguments["keys"], "reference"} <= set(self.loaded)
+            if self.deadly in arguments["keys"]:
+                self.is_alive = False
+                raise WorkerError("it crashed")
             return {"pairs": {key: [[1e-3], [2e-3]] for key in arguments["keys"]}}
+        if call == "count":
+            return {"counters": dict.fromkeys(self.counters, 7.0)}
         if call == "unload":
             self.loaded = [key for key in self.loaded if key not in arguments["keys"]]
         return {}
@@ -79,9 +87,8 @@ def played(monkeypatch):
 
 
 def request(path, **options):
-    return Request(
-        [TINY], path / "x.jsonl", "list", samples=14, rounds=3, final_rounds=2, **options
-    )
+    options = {"version": "1", "samples": 14, "rounds": 3, "final_rounds": 2} | options
+    return Request([TINY], path / "x.jsonl", "list", **options)
 
 
 def measured(records, final):
@@ -109,7 +116,8 @@ def test_final_rounds_are_spread_over_passes_through_all_operators(tmp_path, pla
     """A disturbance of minutes then meets no plan in all of its rounds."""
     other = Workload("other", k=16, h=4, w=16, c=8, r=1, s=1)
     options = {"samples": 14, "rounds": 3, "final_rounds": 10}
-    measure.measure(Request([TINY, other], tmp_path / "x.jsonl", "list", **options), Progress())
+    both = Request([TINY, other], tmp_path / "x.jsonl", "list", "1", **options)
+    measure.measure(both, Progress())
     _, records = read(tmp_path / "x.jsonl")
     final = measured(records, True)
     turns = [operator for operator, _ in groupby(final, key=lambda r: r.subject.operator)]
@@ -189,6 +197,51 @@ def test_a_process_that_dies_is_replaced(tmp_path, played):
     assert "it is dead" in [r.reason for r in records if isinstance(r, Failed)]
 
 
+def test_a_plan_that_kills_its_process_while_it_is_timed_takes_no_other_with_it(tmp_path, played):
+    measure.measure(request(tmp_path), Progress())
+    keys = [r.subject.key for r in measured(read(tmp_path / "x.jsonl")[1], False)]
+    (tmp_path / "x.jsonl").unlink()
+    played.deadly = keys[5]
+    measure.measure(request(tmp_path), Progress())
+    _, records = read(tmp_path / "x.jsonl")
+    assert [(r.subject.key, r.reason) for r in records if isinstance(r, Failed)] == [
+        (keys[5], "it crashed")
+    ]
+    assert {r.subject.key for r in measured(records, False)} == {*keys} - {keys[5]}
+    assert {len(r.seconds) for r in measured(records, False)} == {3}
+
+
+def test_what_counters_count_is_kept(tmp_path, played):
+    played.counters = ("cycles",)
+    measure.measure(request(tmp_path), Progress())
+    found = measured(read(tmp_path / "x.jsonl")[1], False)
+    assert [record.counters for record in found] == [{"cycles": 7.0}] * len(found)
+
+
+def test_operators_of_another_size_are_not_added(tmp_path, played):
+    measure.measure(request(tmp_path), Progress())
+    with pytest.raises(UserError, match="cannot resume: measured with operators 1, and this is 2"):
+        measure.measure(request(tmp_path, version="2"), Progress())
+
+
+def test_a_process_without_its_operator_is_not_left_behind(tmp_path, played, monkeypatch):
+    def ask(self, call, **arguments):
+        if call == "open":
+            raise WorkerError("there is no memory")
+        return PlayedWorker.ask(self, call, **arguments)
+
+    def close(self):
+        type(self).closed = True
+
+    monkeypatch.setattr(played, "ask", ask)
+    monkeypatch.setattr(played, "close", close)
+    measure.measure(request(tmp_path), Progress())
+    failed = [r for r in read(tmp_path / "x.jsonl")[1] if isinstance(r, Failed)]
+    assert {record.reason for record in failed} == {"there is no memory"}
+    assert played.closed
+    assert played.started == len(failed)
+
+
 def test_slow_plans_get_fewer_rounds(tmp_path, played):
     measure.measure(request(tmp_path, seconds=1e-4), Progress())
     first = measured(read(tmp_path / "x.jsonl")[1], False)
@@ -215,12 +268,21 @@ def test_measure_simulate_and_report(tmp_path, capfd):
     assert verdict.failed == ()
     assert all(point.error < 1 for point in verdict.points.values())
     assert {flow.key for flow in trial.flows} == verdict.points.keys()
+    # a file that an interrupted run left without a single plan is passed over
+    started = tmp_path / "started.jsonl"
+    started.write_text("".join((tmp_path / "own-avx2.jsonl").read_text().splitlines(True)[:2]))
+    assert main(["report", str(started)]) == 1
+    assert "no measurements" in capfd.readouterr().err
+    files += [str(started)]
     assert main(["report", *files, "--output", str(tmp_path / "docs")]) == 0
     text = (tmp_path / "docs/validation.md").read_text()
     assert "| tiny | 32,6x16,8,3x3 |" in text
     assert "| own-avx2 | 12 |" in text  # looks at caches: before and after first and final rounds
     data = sorted(path.name for path in (tmp_path / "docs/validation").glob("*.xz"))
-    assert data == [f"{name}.xz" for name in names]
+    assert data == [f"{name}.xz" for name in (*names, "started.jsonl")]
+    operators.write_text(LIST.replace("32", "64"))
+    assert main(["simulate", *common, "--jobs", "1"]) == 1
+    assert "cannot resume: measured with operators" in capfd.readouterr().err
     capfd.readouterr()
 
 
@@ -228,6 +290,10 @@ def test_measure_simulate_and_report(tmp_path, capfd):
     ("arguments", "message"),
     [
         (["measure", "--samples", "0"], "samples=0: must be positive"),
+        (["measure", "--seconds", "inf"], "seconds=inf: must be positive and finite"),
+        (["measure", "--seed", "-1"], "-1 is not a whole number from 0 on"),
+        (["measure", "--directory", "file"], "file: error: cannot create it: File exists"),
+        (["simulate", "--operators", "huge.json"], "large: its loop over w has 8388608 iterations"),
         (["measure", "--only", "R99"], "no operator 'R99'; did you mean 'R9'"),
         (["simulate", "--jobs", "0"], "jobs=0: must be positive"),
         (["report", "none.jsonl"], "none.jsonl: error: cannot read it"),
@@ -235,6 +301,9 @@ def test_measure_simulate_and_report(tmp_path, capfd):
 )
 def test_nonsense_is_refused(arguments, message, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
+    row = '["large", 1, 1, 8388608, 1, 1, 3]'
+    (tmp_path / "huge.json").write_text(re.sub(r'\["tiny".*?\]', row, LIST))
     assert main(arguments) == 1
     assert message in capsys.readouterr().err
 

@@ -24,6 +24,7 @@ from benchmarks.validation.records import (
 )
 from benchmarks.validation.sample import sample_plans
 from benchmarks.workloads import Workload
+from mopt_mlir import UserError
 from mopt_mlir.machine import by_name
 from mopt_mlir.model.cost import predict
 from mopt_mlir.model.estimate import estimate
@@ -242,6 +243,43 @@ def test_what_was_measured_before_is_compared_with_and_not_judged(tmp_path):
     text = (tmp_path / "docs/validation.md").read_text()
     assert "table1-native-before" in text
     assert "## The same plans once more" not in text
+
+
+def test_operators_without_common_plans_are_not_compared(tmp_path):
+    now, _ = trial_of(tmp_path, (2.0, 1.6, 0.8, 4.0, 5.0))
+    (verdict,) = now.verdicts
+    key = min(point.key for point in verdict.sample)
+    one, other = (
+        replace(verdict, workload=replace(WORKLOAD, name="R1"), points=points)
+        for points in (
+            {key: verdict.points[key]},
+            {k: p for k, p in verdict.points.items() if k != key},
+        )
+    )
+    before = replace(now, title=f"{now.title}-before", verdicts=(verdict, one))
+    (repeat,) = repeats.repeats([replace(now, verdicts=(verdict, other)), before])
+    assert repeat.losses.keys() == {"R0"}
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        (("must_agree", "operators"), "b", "simulated with operators b, but .* is of a"),
+        (("must_agree", "seed"), 3, "simulated with seed 3, but .* is of 0"),
+        (("machine", "planned_for"), asdict(by_name("znver5")), "with other caches than those of"),
+    ],
+)
+def test_volumes_of_something_else_are_refused(tmp_path, field, value, message):
+    head = {**HEAD, "must_agree": {**HEAD["must_agree"], "operators": "a"}}
+    section, name = field
+    other = {**head, section: {**head[section], name: value}}
+    paths = [tmp_path / "x.jsonl", tmp_path / "x-volumes.jsonl"]
+    for path, kind, one in zip(paths, (MEASUREMENTS, VOLUMES), (head, other), strict=True):
+        with appending(path, {**one, "kind": kind}):
+            pass
+    with pytest.raises(UserError, match=message) as caught:
+        judgement.read_trials(paths)
+    assert caught.value.location == str(paths[1])
 
 
 def test_compressed_data_gives_the_same_verdicts(tmp_path):

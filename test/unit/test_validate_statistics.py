@@ -37,6 +37,11 @@ def test_top_loss_is_of_the_fastest_among_those_predicted_best():
     assert losses == pytest.approx([0.5, 0.2, 0.0])
 
 
+def test_nothing_is_won_by_a_plan_that_was_lucky_in_a_few_rounds():
+    assert statistics.loss(0.9, 1.0) == 0
+    assert statistics.top_loss([1, 2], [0.9, 1.1], 1, 1.0) == 0
+
+
 def test_uncertainty_shrinks_with_the_root_of_the_rounds():
     few = statistics.uncertainty([0.9, 1.0, 1.1] * 4)
     many = statistics.uncertainty([0.9, 1.0, 1.1] * 16)
