@@ -77,9 +77,11 @@ validate: $(STAMP) ## put the model on trial, hours on a quiet machine, and writ
 	$(BIN)/mopt-validate measure
 	$(BIN)/mopt-validate measure --isa avx2
 	$(BIN)/mopt-validate measure --operators testset
+	$(BIN)/mopt-validate measure --operators heldout
 	$(BIN)/mopt-validate simulate
 	$(BIN)/mopt-validate simulate --isa avx2 --valgrind
 	$(BIN)/mopt-validate simulate --operators testset
+	$(BIN)/mopt-validate simulate --operators heldout
 	$(BIN)/mopt-validate report --bench $(wildcard $(BENCH)/a-cold-[0-9].json)
 
 validate-smoke: $(STAMP) ## the same for a few operators and plans, ten minutes

@@ -138,18 +138,30 @@ def machines(heads: Sequence[dict[str, Any]]) -> Iterator[str]:
     for head in heads:
         machine, planned = head["machine"], head["machine"]["planned_for"]
         caches = ", ".join(f"{c['name']} {c['size'] >> 10} KiB" for c in planned["caches"])
-        versions = ", ".join(f"{k} {v}" for k, v in head["versions"].items() if k not in REGISTRY)
         described = (
             f"- {machine['cpu']}, {planned['cores']} cores used, {planned['vector_bits']}-bit "
             f"vectors, {caches} (planned for as `{planned['cpu']}`)",
-            f"- {machine['system']}, {machine['libc']}, Python {machine['python']}; {versions}",
             f"- commit {head['commit'] or 'unknown'}",
         )
         lines |= dict.fromkeys(described)
     yield "\n".join(lines) + "\n"
+    yield from software(heads)
     dates = sorted(head["date"][:10] for head in heads)
     if dates:
         yield f"Measured from {dates[0]} to {dates[-1]}.\n"
+
+
+def software(heads: Iterable[dict[str, Any]]) -> Iterator[str]:
+    """What was measured with: the system, and the packages that are not rivals; each once."""
+    lines: dict[str, None] = {}
+    for head in heads:
+        machine = head["machine"]
+        versions = ", ".join(f"{k} {v}" for k, v in head["versions"].items() if k not in REGISTRY)
+        lines[
+            f"- {machine['cpu']}, {machine['system']}, {machine['libc']}, "
+            f"Python {machine['python']}; {versions}"
+        ] = None
+    yield "\n".join(lines) + "\n"
 
 
 def _protocols(comparisons: Sequence[Comparison]) -> Iterator[str]:

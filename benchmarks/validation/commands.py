@@ -83,7 +83,7 @@ def report(arguments: argparse.Namespace) -> int:
     from ..comparison import Comparison
     from ..results import Results
     from .document import write_document
-    from .judgement import read_trials, title_of
+    from .trials import read_trials, title_of
 
     files = arguments.files or sorted(DIRECTORY.glob("*.jsonl"))
     bench = [*arguments.bench, *filter(_is_of_bench, files)]

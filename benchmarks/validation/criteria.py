@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isnan, nan
 from statistics import fmean, median
 
@@ -129,7 +129,8 @@ def _volume_error(trial: Trial, resource: str) -> Figure:
     flows = (flow for flow in trial.flows if flow.sampled and flow.slowest_memory == resource)
     errors = [abs(flow.ratio(resource) - 1) for flow in flows]
     title = f"volume from {resource} where it is the slowest memory: median error"
-    return _at_most(title, median(errors) if errors else nan, VOLUME_ERROR)
+    figure = _at_most(title, median(errors) if errors else nan, VOLUME_ERROR)
+    return replace(figure, text=f"{figure.text} of {len(errors)} plan{'s' * (len(errors) != 1)}")
 
 
 def _gain_of_candidates(verdicts: Sequence[Verdict]) -> Figure:

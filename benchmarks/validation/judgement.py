@@ -6,34 +6,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import hypot, log, nan
-from pathlib import Path
-from statistics import fmean, median
+from statistics import fmean
 from typing import Any
 
-from mopt_mlir.diagnostics import UserError
-from mopt_mlir.machine import Cache, Machine, by_name, names
-from mopt_mlir.model.cost import MEMORY, predict, runs_of
-from mopt_mlir.model.estimate import estimate
-from mopt_mlir.model.residency import resident_volumes
+from mopt_mlir.model.cost import MEMORY
 from mopt_mlir.plan import Plan, Prediction
-from mopt_mlir.problem import Problem
 
 from ..workloads import Workload
 from . import statistics
-from .planned import problem_of
 from .records import (
-    COMPRESSED,
-    VOLUMES,
-    Choice,
     Failed,
     Latency,
-    Measurement,
-    Record,
-    Simulated,
-    Start,
-    joined,
-    operator_of,
-    read,
 )
 from .volumes import ASSOCIATIVE, FULL, Volumes
 
@@ -42,11 +25,12 @@ from .volumes import ASSOCIATIVE, FULL, Volumes
 class Point:
     """A plan that was timed. `seconds` are those of the reference over all of the operator's
     measurements, times the median ratio of this plan's; `ratios` are those of its rounds, `final`
-    ones if there are any."""
+    ones if there are any. `objective` is what the solver would minimise, in seconds."""
 
     key: str
     plan: Plan
     prediction: Prediction
+    objective: float
     sampled: bool
     seconds: float
     ratios: tuple[float, ...]
@@ -97,6 +81,10 @@ class Verdict:
     def best(self) -> Point:
         """The fastest of all plans that were timed."""
         return _fastest(list(self.points.values()))
+
+    def foremost(self, k: int) -> list[Point]:
+        """The `k` sampled plans that are predicted best, the best first."""
+        return sorted(self.sample, key=lambda point: point.prediction.cost)[:k]
 
     def top_loss(self, k: int) -> float:
         """Among the sample, of the best of the `k` predicted best, against the best."""
@@ -215,149 +203,6 @@ class Trial:
     @cached_property
     def _flows(self) -> dict[tuple[str, str], Flow]:
         return {(flow.operator, flow.key): flow for flow in self.flows}
-
-
-def read_trials(paths: Sequence[Path]) -> list[Trial]:
-    """The files of `mopt-validate measure`, each with its volumes if these are among `paths`; none
-    of those of which nothing was measured yet.
-
-    Raises UserError for a file that is none of ours, and for volumes of something else.
-    """
-    files = {path: read(path) for path in paths}
-    volumes = {
-        title_of(path).removesuffix("-volumes"): path
-        for path, (head, _) in files.items()
-        if head["kind"] == VOLUMES
-    }
-    trials = []
-    for path, (head, records) in files.items():
-        if head["kind"] == VOLUMES:
-            continue
-        # volumes do not depend on whether the caches were warm
-        simulated = volumes.get(title_of(path).removesuffix("-warm"))
-        if simulated:
-            _check_agrees(simulated, files[simulated][0], path, head)
-        found = files[simulated][1] if simulated else []
-        trials.append(_trial(title_of(path), head, records, found))
-    order = sorted(trials, key=lambda trial: (trial.head["operators"] != "table1", trial.title))
-    return [trial for trial in order if trial.verdicts]
-
-
-def _check_agrees(
-    volumes: Path, simulated: Mapping[str, Any], path: Path, measured: Mapping[str, Any]
-) -> None:
-    """Raise UserError if the volumes are not of the plans that were measured, or of other caches.
-    (The oldest files do not tell all of it.)"""
-    for key in ("isa", "seed", "operators"):
-        one, other = (head["must_agree"].get(key) for head in (simulated, measured))
-        if None not in (one, other) and one != other:
-            reason = f"simulated with {key} {one}, but {path} is of {other}"
-            raise UserError(reason, str(volumes))
-    if _cache_sizes(simulated) != _cache_sizes(measured):
-        raise UserError(f"simulated with other caches than those of {path}", str(volumes))
-
-
-def _cache_sizes(head: Mapping[str, Any]) -> list[tuple[Any, ...]]:
-    caches = head["machine"]["planned_for"]["caches"]
-    return [tuple(cache[name] for name in ("size", "ways", "line")) for cache in caches]
-
-
-def title_of(path: Path) -> str:
-    """What a file of results is called in the document: its name without what that ends with."""
-    return path.name.removesuffix(COMPRESSED).removesuffix(".jsonl").removesuffix(".json")
-
-
-def _trial(title: str, head: dict[str, Any], records: list[Record], volumes: list[Record]) -> Trial:
-    machine = machine_of(head["machine"]["planned_for"])
-    starts = {record.operator: record for record in records if isinstance(record, Start)}
-    by_operator: dict[str, list[Record]] = {name: [] for name in starts}
-    for record in records:
-        by_operator[operator_of(record)].append(record)
-    verdicts, flows = [], []
-    for name, start in starts.items():
-        workload = _workload(start)
-        problem = problem_of(workload)
-        if any(isinstance(record, Measurement) for record in by_operator[name]):
-            verdicts.append(_verdict(start, workload, problem, machine, by_operator[name]))
-        flows += [
-            _flow(record, problem, machine)
-            for record in volumes
-            if isinstance(record, Simulated) and record.subject.operator == name
-        ]
-    given_up = tuple(record for record in volumes if isinstance(record, Failed))
-    latencies = tuple(record for record in records if isinstance(record, Latency))
-    return Trial(title, head, tuple(verdicts), tuple(flows), given_up, latencies)
-
-
-def machine_of(data: dict[str, Any]) -> Machine:
-    """The machine that plans were measured on. The oldest trials lack what we learnt from them
-    about the CPU."""
-    caches = tuple(Cache(**cache) for cache in data["caches"])
-    stores = {machine.cpu: machine.evicted_store_cycles for machine in map(by_name, names())}
-    learnt = {"evicted_store_cycles": stores.get(data["cpu"])}
-    return Machine(**{**learnt, **data, "caches": caches})
-
-
-def _workload(start: Start) -> Workload:
-    pairs = {name: tuple(start.sizes[name]) for name in ("strides", "dilations")}
-    return Workload(name=start.operator, **{**start.sizes, **pairs})
-
-
-def _verdict(
-    start: Start, workload: Workload, problem: Problem, machine: Machine, records: list[Record]
-) -> Verdict:
-    measured = joined(records)
-    reference = median(s for r in measured.values() for one in r.reference for s in one)
-    again = [abs(statistics.paired_ratio(r) - 1) for r in measured.values() if _is_again(r)]
-    choices = [record for record in records if isinstance(record, Choice)]
-    return Verdict(
-        workload,
-        start.peak_gflops,
-        {
-            key: _point(record, reference, problem, machine)
-            for key, record in measured.items()
-            if not _is_again(record)
-        },
-        choices[-1].keys if choices else (),
-        again[0] if again else nan,
-        tuple(record for record in records if isinstance(record, Failed)),
-    )
-
-
-def _is_again(record: Measurement) -> bool:
-    return record.subject.role == "again"
-
-
-def _point(record: Measurement, reference: float, problem: Problem, machine: Machine) -> Point:
-    ratios = tuple(statistics.round_ratios(record))
-    return Point(
-        record.subject.key,
-        record.subject.plan,
-        estimate(problem, machine, record.subject.plan),
-        record.subject.role == "sample",
-        reference * median(ratios),
-        ratios,
-        record.final,
-        record.error,
-        record.counters,
-    )
-
-
-def _flow(record: Simulated, problem: Problem, machine: Machine) -> Flow:
-    subject = record.subject
-    prediction = predict(problem, machine, subject.plan)
-    return Flow(
-        subject.operator,
-        subject.key,
-        subject.plan,
-        subject.role == "sample",
-        prediction,
-        runs_of(problem, machine, subject.plan),
-        resident_volumes(problem, machine, subject.plan, prediction),
-        record.volumes,
-        record.misses,
-        record.valgrind,
-    )
 
 
 def _fastest(points: Sequence[Point]) -> Point:

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from math import exp, isnan, log, prod
+from collections.abc import Iterable, Iterator, Sequence
+from math import isnan, log
 from statistics import fmean, median, pstdev
 
 import numpy as np
 
 from mopt_mlir.model.cost import MEMORY, TENSORS
 
-from ..comparison import Comparison, Row, describe_sizes
+from ..comparison import describe_sizes
 from ..latency import MEMORY as MEMORY_CHAIN
 from ..latency import PARTS
-from ..peers import OURS, REGISTRY
 from ..runner import sizes_of
-from ..summary import geometric_mean
 from .accuracy import ERRORS, error_of_good_plans, lost_by_chance
 from .criteria import USUAL_LOSS, figures
-from .judgement import Flow, Point, Trial, Verdict, residuals
+from .judgement import Flow, Point, Trial, Verdict
+from .orders import orders
 from .repeats import Repeat
 from .volumes import ASSOCIATIVE
 
@@ -41,9 +39,26 @@ LOSS_COLUMNS = (
     "Spearman",
     "Kendall",
 )
+MACHINE_COLUMNS = (
+    "trial",
+    "planned for",
+    "vectors",
+    "caches",
+    "commit",
+    "measured on",
+)
+ORDER_COLUMNS = (
+    "trial",
+    "plans in the order of",
+    "Spearman: median",
+    "top-1 loss: mean",
+    "within 3%",
+    "loss of its choice among the candidates: mean",
+)
+TIME_COLUMNS = ("trial", "own plans and candidates", "sample", "sample: bound by memory")
 VOLUME_COLUMNS = (
     "from",
-    "own plans: median error",
+    "own plans and candidates: median error",
     "sample: median error",
     "by tiles alone",
     "predicted / simulated, 10% to 90%",
@@ -86,6 +101,59 @@ def figure_rows(trials: Sequence[Trial]) -> Rows:
         [row[0].title, row[0].target, *(figure.cell for figure in row)]
         for row in zip(*found, strict=True)
     ]
+
+
+def machine_rows(trials: Iterable[Trial]) -> Rows:
+    """What each trial was measured on, with which code, and when."""
+    rows = []
+    for trial in trials:
+        planned = trial.head["machine"]["planned_for"]
+        caches = ", ".join(f"{c['name']} {c['size'] >> 10} KiB" for c in planned["caches"])
+        commit, day = (trial.head["commit"] or "unknown")[:10], trial.head["date"][:10]
+        vectors = f"{planned['vector_bits']}-bit"
+        rows.append([trial.title, f"`{planned['cpu']}`", vectors, caches, commit, day])
+    return rows
+
+
+def order_rows(trials: Iterable[Trial]) -> Rows:
+    """For each trial how well each model orders its plans."""
+    rows = []
+    for trial in trials:
+        sampled = [verdict for verdict in trial.verdicts if verdict.sample]
+        for turn, order in enumerate(orders(sampled) if sampled else ()):
+            rows.append(
+                [
+                    "" if turn else trial.title,
+                    order.model,
+                    number(order.spearman),
+                    percent(order.loss),
+                    f"{order.usual} of {len(sampled)}",
+                    percent(order.chosen),
+                ]
+            )
+    return rows
+
+
+def time_rows(trials: Iterable[Trial]) -> Rows:
+    """For each trial how many times as long as predicted plans take."""
+    rows = []
+    for trial in trials:
+        points = [point for verdict in trial.verdicts for point in verdict.points.values()]
+        groups = (
+            [point for point in points if not point.sampled],
+            [point for point in points if point.sampled],
+            [p for p in points if p.sampled and p.prediction.bottleneck in MEMORY],
+        )
+        rows.append([trial.title, *map(_times_as_long, groups)])
+    return rows
+
+
+def _times_as_long(points: Sequence[Point]) -> str:
+    if not points:
+        return ""
+    ratios = [point.seconds / point.prediction.cost for point in points]
+    low, middle, high = np.quantile(ratios, (0.1, 0.5, 0.9))
+    return f"{middle:.2f} ({low:.2f} to {high:.2f}), {len(points)} plans"
 
 
 def loss_rows(trial: Trial) -> Rows:
@@ -224,137 +292,6 @@ def check_rows(trial: Trial) -> Rows:
         for flow in trial.flows
         if flow.valgrind
     ]
-
-
-def miss_rows(trial: Trial) -> Rows:
-    """Of each operator whose own plan is beaten by more than usual: that plan, and the best."""
-    rows: Rows = []
-    for verdict in trial.verdicts:
-        own, best = verdict.own, verdict.best
-        if own is not None and verdict.chosen_loss(1) > USUAL_LOSS:
-            rows += [_miss_row(verdict.name, "own", own), _miss_row("", "best", best)]
-    return rows
-
-
-def _miss_row(operator: str, which: str, point: Point) -> list[str]:
-    predicted, measured = 1e3 * point.prediction.cost, 1e3 * point.seconds
-    return [operator, which, f"{predicted:.3f}", f"{measured:.3f}", describe(point)]
-
-
-def describe(point: Point) -> str:
-    """A plan in a line: register tile, packing, tiles of each level and their classes."""
-    plan = point.plan
-    tile = " ".join(f"{dim}{size}" for dim, size in plan.microkernel.tile.items())
-    levels = "; ".join(
-        f"{level.name} {' '.join(f'{d}{n}' for d, n in level.tile.items())} "
-        f"({point.prediction.classes[level.name]})"
-        for level in plan.levels
-    )
-    streamed = ", nontemporal" if plan.nontemporal else ""
-    return f"{tile}, packing {plan.packing}{streamed}; {levels}"
-
-
-# ---- what the model gets wrong ------------------------------------------------------------------
-
-Feature = Callable[[Verdict, Point], str]
-
-
-def group_rows(trial: Trial) -> Rows:
-    """How far measured and predicted times of kinds of plans are apart, relative to the mean of
-    their operator: above 1 the model is too kind to them."""
-    rows: Rows = []
-    for feature in _FEATURES:
-        groups: dict[str, list[float]] = {}
-        for verdict in trial.verdicts:
-            found = residuals(verdict)
-            for key, point in verdict.points.items():
-                groups.setdefault(feature(verdict, point), []).append(found[key])
-        if len(groups) > 1:
-            rows += [_group_row(name, groups[name]) for name in sorted(groups, key=_natural)]
-    return rows
-
-
-def _natural(name: str) -> list[str | int]:
-    """Sorts numbers in texts by their value."""
-    return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", name)]
-
-
-def _group_row(name: str, logs: Sequence[float]) -> list[str]:
-    return [name, str(len(logs)), f"{exp(fmean(logs)):.2f}", f"{exp(pstdev(logs)):.2f}"]
-
-
-def _bottleneck(verdict: Verdict, point: Point) -> str:
-    return f"bottleneck {point.prediction.bottleneck}"
-
-
-def _packing(verdict: Verdict, point: Point) -> str:
-    return f"packing {point.plan.packing}"
-
-
-def _lanes(verdict: Verdict, point: Point) -> str:
-    return f"lanes over {point.plan.microkernel.lanes}"
-
-
-def _vectors(verdict: Verdict, point: Point) -> str:
-    kernel = point.plan.microkernel
-    vectors = kernel.extent(kernel.lanes) // kernel.vector
-    return f"{vectors} vectors" if vectors < 5 else "5 vectors or more"
-
-
-def _rows_of(verdict: Verdict, point: Point) -> str:
-    kernel = point.plan.microkernel
-    rows = prod(size for dim, size in kernel.tile.items() if dim != kernel.lanes)
-    return "rows: 1 to 4" if rows < 5 else "rows: 5 to 8" if rows < 9 else "rows: 9 or more"
-
-
-def _steps(verdict: Verdict, point: Point) -> str:
-    """Of the reduction in a tile of the innermost level: after so many accumulators are stored."""
-    tile = point.plan.levels[-1].tile
-    steps = prod(tile[dim] for dim in point.plan.microkernel.reduction)
-    for most, name in ((3, "1 to 3"), (15, "4 to 15"), (63, "16 to 63")):
-        if steps <= most:
-            return f"steps of reduction: {name}"
-    return "steps of reduction: 64 or more"
-
-
-_FEATURES: tuple[Feature, ...] = (_bottleneck, _packing, _lanes, _vectors, _rows_of, _steps)
-
-
-# ---- the comparison with others -----------------------------------------------------------------
-
-
-def peer_columns(comparison: Comparison) -> list[str]:
-    return ["operator", *(REGISTRY[peer].title for peer in comparison.peers)]
-
-
-def peer_rows(comparison: Comparison) -> Rows:
-    """Mean GFLOP/s with 95% confidence intervals; below, how much faster ours are (geometric means
-    over the operators that both could do)."""
-    rows = [
-        [row.operator, *(_mean_rate(row, peer) for peer in comparison.peers)]
-        for row in comparison.rows
-    ]
-    for ours in (OURS, "mopt-5"):
-        if ours in comparison.peers:
-            cells = [number(_speedup(comparison, ours, peer)) for peer in comparison.peers]
-            rows.append([f"{REGISTRY[ours].title} / ...", *cells])
-    return rows
-
-
-def _mean_rate(row: Row, peer: str) -> str:
-    record = row.records.get(peer)
-    if record is None:
-        return ""
-    return f"{record.gflops_mean:.1f} +- {record.ci95 or 0:.1f}"
-
-
-def _speedup(comparison: Comparison, ours: str, peer: str) -> float:
-    pairs = [
-        (row.records[ours], row.records[peer])
-        for row in comparison.rows
-        if {ours, peer} <= row.records.keys()
-    ]
-    return geometric_mean(a.gflops_mean / b.gflops_mean for a, b in pairs)
 
 
 # ---- texts --------------------------------------------------------------------------------------

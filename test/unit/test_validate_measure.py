@@ -9,7 +9,6 @@ import pytest
 from benchmarks.crew import Progress
 from benchmarks.validation import measure, process
 from benchmarks.validation.command_line import main
-from benchmarks.validation.judgement import read_trials
 from benchmarks.validation.measure import Request
 from benchmarks.validation.records import (
     Choice,
@@ -21,6 +20,7 @@ from benchmarks.validation.records import (
     operator_of,
     read,
 )
+from benchmarks.validation.trials import read_trials
 from benchmarks.workers import WorkerError
 from benchmarks.workloads import Workload
 from mopt_mlir import UserError

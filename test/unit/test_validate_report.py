@@ -5,7 +5,7 @@ from dataclasses import asdict, replace
 import pytest
 
 from benchmarks.results import Record, Results
-from benchmarks.validation import criteria, document, judgement, repeats, tables
+from benchmarks.validation import criteria, document, faults, orders, repeats, tables, trials
 from benchmarks.validation.command_line import main
 from benchmarks.validation.measure import PROTOCOL
 from benchmarks.validation.planned import problem_of
@@ -88,7 +88,7 @@ def trial_of(tmp_path, ratios, volumes=()):
         with appending(paths[-1], {"kind": kind, **HEAD}) as (_, log):
             for record in found:
                 log(record)
-    (trial,) = judgement.read_trials(paths)
+    (trial,) = trials.read_trials(paths)
     return trial, paths
 
 
@@ -126,7 +126,7 @@ def test_lucky_plans_that_missed_the_final_rounds_do_not_count_as_best(tmp_path)
     with appending(paths[0], {"kind": MEASUREMENTS, **HEAD}) as (_, log):
         (lucky,) = sample_plans(PROBLEM, MACHINE, 1, 99)
         log(measurement("sample", lucky, 0.1, final=False))
-    (trial,) = judgement.read_trials(paths)
+    (trial,) = trials.read_trials(paths)
     assert trial.verdicts[0].best.seconds == pytest.approx(REFERENCE)
 
 
@@ -177,7 +177,7 @@ def test_a_choice_that_was_not_timed_leaves_its_columns_empty(tmp_path):
     _, paths = trial_of(tmp_path, (1.0,) * 5)
     with appending(paths[0], {"kind": MEASUREMENTS, **HEAD}) as (_, log):
         log(Choice("R0", ("another",)))
-    (trial,) = judgement.read_trials(paths)
+    (trial,) = trials.read_trials(paths)
     (row,) = tables.loss_rows(trial)
     assert dict(zip(tables.LOSS_COLUMNS, row, strict=True))["own, top-1"] == ""
 
@@ -278,7 +278,7 @@ def test_volumes_of_something_else_are_refused(tmp_path, field, value, message):
         with appending(path, {**one, "kind": kind}):
             pass
     with pytest.raises(UserError, match=message) as caught:
-        judgement.read_trials(paths)
+        trials.read_trials(paths)
     assert caught.value.location == str(paths[1])
 
 
@@ -286,7 +286,7 @@ def test_compressed_data_gives_the_same_verdicts(tmp_path):
     trial, paths = trial_of(tmp_path, (2.0, 1.6, 0.8, 4.0, 5.0))
     document.write_document(tmp_path / "docs", [trial], {}, paths)
     data = sorted((tmp_path / "docs/validation").glob("*.xz"))
-    assert judgement.read_trials(data) == [trial]
+    assert trials.read_trials(data) == [trial]
 
 
 def test_the_document_is_made_again_of_the_data_beside_it(tmp_path):
@@ -359,10 +359,10 @@ def test_old_trials_know_what_was_learnt_of_their_cpu_since():
     """Machines of trials are as they were noted, but for fields that they lack."""
     now = asdict(by_name("znver5"))
     then = {name: value for name, value in now.items() if name != "evicted_store_cycles"}
-    assert judgement.machine_of(then) == by_name("znver5")
-    assert judgement.machine_of({**now, "evicted_store_cycles": 7.0}).evicted_store_cycles == 7.0
+    assert trials.machine_of(then) == by_name("znver5")
+    assert trials.machine_of({**now, "evicted_store_cycles": 7.0}).evicted_store_cycles == 7.0
     unknown = {**then, "cpu": "generic"}
-    assert judgement.machine_of(unknown).evicted_store_cycles is None
+    assert trials.machine_of(unknown).evicted_store_cycles is None
 
 
 def test_what_the_host_gives_of_its_caches_is_told_of_trials_that_looked(tmp_path):
@@ -372,7 +372,7 @@ def test_what_the_host_gives_of_its_caches_is_told_of_trials_that_looked(tmp_pat
     with appending(measured, {"kind": MEASUREMENTS, **HEAD}) as (_, log):
         for slow in range(11):
             log(Latency("R0", {"L1": 1.4, "L2": 4.0, "L3": 10.0 * slow, "memory": 150.0}))
-    (trial,) = judgement.read_trials([measured])
+    (trial,) = trials.read_trials([measured])
     assert tables.latency_rows([trial]) == [
         [
             "table1-native", "11", "1.4 (1.4 to 1.4)", "4.0 (4.0 to 4.0)",
@@ -382,3 +382,77 @@ def test_what_the_host_gives_of_its_caches_is_told_of_trials_that_looked(tmp_pat
     text = "\n".join(document._sections([trial], {}, set()))
     assert "75% of L1, 50% of L2, 25% of L3, and through memory" in text
     assert text.count("50.0 (10.0 to 90.0)") == 1
+
+
+def text_of(*found):
+    return "\n".join(document._sections(found, {}, set()))
+
+
+def test_simpler_models_are_judged_by_the_same_plans(tmp_path):
+    """Plans take as long as the solver's objective says, whatever is predicted."""
+    trial, _ = trial_of(tmp_path, (2.0, 3.0, 4.0, 5.0, 6.0))
+    (verdict,) = trial.verdicts
+    points = {
+        key: replace(
+            point,
+            seconds=point.objective,
+            prediction=replace(
+                point.prediction,
+                cost=1 / point.objective,
+                seconds={**point.prediction.seconds, "compute": -point.objective},
+            ),
+        )
+        for key, point in verdict.points.items()
+    }
+    compute, objective, predicted = orders.orders([replace(verdict, points=points)])
+    seconds = [point.seconds for point in points.values() if point.sampled]
+    assert (objective.spearman, objective.loss, objective.usual) == (1.0, 0.0, 1)
+    for other in (compute, predicted):
+        assert other.spearman == -1.0
+        assert other.loss == pytest.approx(1 - min(seconds) / max(seconds))
+    assert compute.chosen == pytest.approx(
+        1 - min(p.seconds for p in points.values()) / verdict.own.objective
+    )
+
+
+def test_objectives_are_what_the_solver_minimises(tmp_path):
+    trial, _ = trial_of(tmp_path, (2.0, 3.0, 4.0, 5.0, 6.0))
+    (verdict,) = trial.verdicts
+    for point in verdict.points.values():
+        assert point.objective == predict(PROBLEM, MACHINE, point.plan).cost
+    text = text_of(trial)
+    assert "| table1-native | the time to compute |" in text
+    assert "|  | the predicted time |" in text
+
+
+def test_choices_that_lose_much_are_shown_beside_the_best(tmp_path):
+    trial, _ = trial_of(tmp_path, (2.0, 1.6, 0.8, 4.0, 5.0))
+    assert [row[:2] for row in faults.sample_miss_rows(trial)] == [["R0", "chosen"], ["", "best"]]
+    chosen, best = (float(row[3]) for row in faults.sample_miss_rows(trial))
+    assert (chosen, best) == (2.0, 0.8)
+    assert "Choices among the sample that lose over 4.5%:" in text_of(trial)
+    (tmp_path / "right").mkdir()
+    right, _ = trial_of(tmp_path / "right", (2.0, 2.1, 2.2, 4.0, 5.0))
+    assert faults.sample_miss_rows(right) == []
+
+
+def test_what_today_s_model_likes_and_only_first_rounds_know_is_told(tmp_path):
+    trial, (measured, _) = trial_of(tmp_path, (2.0, 3.0, 4.0, 5.0, 6.0))
+    assert "met in no final rounds" not in text_of(trial)
+    records = measured.read_text().splitlines(True)
+    final = [line for line in records if '"sample"' in line and '"final": true' in line]
+    measured.write_text("".join(records).replace(final[0], final[0].replace("true", "false")))
+    (trial,) = trials.read_trials([measured])
+    text = text_of(trial)
+    assert "Of the 5 plans that today's model likes best, five of each operator, 1 met in" in text
+
+
+def test_the_document_begins_with_what_was_found(tmp_path):
+    trial, _ = trial_of(tmp_path, (2.0, 1.6, 0.8, 4.0, 5.0))
+    flow = volumes_of(SAMPLED[0], 1.0)
+    (tmp_path / "b").mkdir()
+    other, _ = trial_of(tmp_path / "b", (0.8, 1.6, 2.0, 4.0, 5.0), [flow])
+    text = " ".join(text_of(trial, replace(other, title="other")).split())
+    assert "takes loses 20.0% against the best of all" in text
+    assert "its choice among them loses 0.0% to 60.0%, in the mean" in text
+    assert f"| other | `{MACHINE.cpu}` | 256-bit | L1 32 KiB, L2 256 KiB," in text

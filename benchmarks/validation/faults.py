@@ -1,0 +1,119 @@
+"""What the model gets wrong: the plans that it should have taken, and the kinds of plans that it
+misjudges."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from math import exp, prod
+from statistics import fmean, pstdev
+
+from .criteria import USUAL_LOSS, WORST_LOSS
+from .judgement import Point, Trial, Verdict, residuals
+from .tables import Rows
+
+MISS_COLUMNS = ("operator", "plan", "predicted, ms", "measured, ms", "what")
+GROUP_COLUMNS = ("plans with", "number", "measured / predicted", "spread")
+
+
+def miss_rows(trial: Trial) -> Rows:
+    """Of each operator whose own plan is beaten by more than usual: that plan, and the best."""
+    rows: Rows = []
+    for verdict in trial.verdicts:
+        own, best = verdict.own, verdict.best
+        if own is not None and verdict.chosen_loss(1) > USUAL_LOSS:
+            rows += [_miss_row(verdict.name, "own", own), _miss_row("", "best", best)]
+    return rows
+
+
+def sample_miss_rows(trial: Trial) -> Rows:
+    """Of each operator on which more is lost among the sample than the paper's worst does: the
+    plan that is predicted best, and the best."""
+    rows: Rows = []
+    for verdict in trial.verdicts:
+        if verdict.sample and verdict.top_loss(1) > WORST_LOSS:
+            (chosen,), best = verdict.foremost(1), verdict.best_sampled
+            rows += [_miss_row(verdict.name, "chosen", chosen), _miss_row("", "best", best)]
+    return rows
+
+
+def _miss_row(operator: str, which: str, point: Point) -> list[str]:
+    predicted, measured = 1e3 * point.prediction.cost, 1e3 * point.seconds
+    return [operator, which, f"{predicted:.3f}", f"{measured:.3f}", describe(point)]
+
+
+def describe(point: Point) -> str:
+    """A plan in a line: register tile, packing, tiles of each level and their classes."""
+    plan = point.plan
+    tile = " ".join(f"{dim}{size}" for dim, size in plan.microkernel.tile.items())
+    levels = "; ".join(
+        f"{level.name} {' '.join(f'{d}{n}' for d, n in level.tile.items())} "
+        f"({point.prediction.classes[level.name]})"
+        for level in plan.levels
+    )
+    streamed = ", nontemporal" if plan.nontemporal else ""
+    return f"{tile}, packing {plan.packing}{streamed}; {levels}"
+
+
+Feature = Callable[[Verdict, Point], str]
+
+
+def group_rows(trial: Trial) -> Rows:
+    """How far measured and predicted times of kinds of plans are apart, relative to the mean of
+    their operator: above 1 the model is too kind to them."""
+    rows: Rows = []
+    for feature in _FEATURES:
+        groups: dict[str, list[float]] = {}
+        for verdict in trial.verdicts:
+            found = residuals(verdict)
+            for key, point in verdict.points.items():
+                groups.setdefault(feature(verdict, point), []).append(found[key])
+        if len(groups) > 1:
+            rows += [_group_row(name, groups[name]) for name in sorted(groups, key=_natural)]
+    return rows
+
+
+def _natural(name: str) -> list[str | int]:
+    """Sorts numbers in texts by their value."""
+    return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", name)]
+
+
+def _group_row(name: str, logs: Sequence[float]) -> list[str]:
+    return [name, str(len(logs)), f"{exp(fmean(logs)):.2f}", f"{exp(pstdev(logs)):.2f}"]
+
+
+def _bottleneck(verdict: Verdict, point: Point) -> str:
+    return f"bottleneck {point.prediction.bottleneck}"
+
+
+def _packing(verdict: Verdict, point: Point) -> str:
+    return f"packing {point.plan.packing}"
+
+
+def _lanes(verdict: Verdict, point: Point) -> str:
+    return f"lanes over {point.plan.microkernel.lanes}"
+
+
+def _vectors(verdict: Verdict, point: Point) -> str:
+    kernel = point.plan.microkernel
+    vectors = kernel.extent(kernel.lanes) // kernel.vector
+    return f"{vectors} vectors" if vectors < 5 else "5 vectors or more"
+
+
+def _rows_of(verdict: Verdict, point: Point) -> str:
+    kernel = point.plan.microkernel
+    rows = prod(size for dim, size in kernel.tile.items() if dim != kernel.lanes)
+    return "rows: 1 to 4" if rows < 5 else "rows: 5 to 8" if rows < 9 else "rows: 9 or more"
+
+
+def _steps(verdict: Verdict, point: Point) -> str:
+    """Of the reduction in a tile of the innermost level: after so many accumulators are stored."""
+    tile = point.plan.levels[-1].tile
+    steps = prod(tile[dim] for dim in point.plan.microkernel.reduction)
+    for most, name in ((3, "1 to 3"), (15, "4 to 15"), (63, "16 to 63")):
+        if steps <= most:
+            return f"steps of reduction: {name}"
+    return "steps of reduction: 64 or more"
+
+
+_FEATURES: tuple[Feature, ...] = (_bottleneck, _packing, _lanes, _vectors, _rows_of, _steps)
