@@ -8,6 +8,7 @@ from math import isnan
 from pathlib import Path
 from statistics import median
 
+from mopt_mlir.model.estimate import EXPOSED
 from mopt_mlir.output import make_directory, write_output
 
 from .. import plots
@@ -62,7 +63,7 @@ _IN_SHORT = """\
   paper: its choice among them loses {sample}, in the mean. Good plans differ by less than it is
   wrong by. "How accurate predictions have to be" says what it would take, "What the model leaves
   out" what is missing.
-- The slowest memory moves what is predicted, to within {volume}.
+- Where memory is simulated, the slowest one moves what is predicted, to within {volume} (medians).
 - To measure five candidates and take the best makes plans {gain} times as fast.
 """
 
@@ -101,11 +102,13 @@ of an operator have in common, the mean over the operators.
 _REPEATS = """\
 ## The same plans once more
 
-The same sampled plans, compiled by the commit of then, measured before on another day or hour: by
-how much their times differ, beside what all plans of an operator have in common, and what is lost
-now by trusting the measurements of then, among the plans of both. The losses of predictions above
-are to be seen beside that. The last columns are such losses, means over the operators, then and
-now: of what today's model likes best among the same plans, and of the own plans that there were.
+Some trials were made twice, hours or a day apart, with the same sampled plans; the first of the two
+is there to be compared with only. *Then* is the first, *now* the second; all are means over the
+operators. *Time differs*: by how much the time of a plan is another one now, beside what all plans
+of its operator have in common. *Fastest then, lost now*: what would be lost now by taking the plan
+that was the fastest then, which is what noise alone costs; the losses of predictions are to be seen
+beside that. *Model's choice lost*: what today's choice among these plans loses by the times of then
+and of now. *Own plan lost*: what the own plan lost that the model of each day chose.
 """
 
 _LATENCIES = """\
@@ -239,6 +242,7 @@ def _method(trials: Sequence[Trial]) -> str:
         passes=FINAL_PASSES,
         predicted=FINAL_PREDICTED,
         measured=FINAL_MEASURED,
+        exposed=", ".join(f"{part:.0%} of {name}" for name, part in EXPOSED.items()),
         tilings=BATCHES * DRAWS_AT_A_TIME,
         scatter=", ".join(scatter) or "an unknown amount",
     )

@@ -72,7 +72,7 @@ REPEAT_COLUMNS = (
     "plans",
     "time differs: median",
     "time differs: 90%",
-    "fastest before, lost now: mean",
+    "fastest then, lost now: mean",
     "worst",
     "within 3%",
     "model's choice lost: then",
