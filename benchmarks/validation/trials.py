@@ -34,6 +34,9 @@ from .records import (
     read,
 )
 
+_LEARNT = ("evicted_store_cycles", "saved_line_cycles")
+"""Fields of a machine that trials have taught us, which the trials themselves lack."""
+
 
 def read_trials(paths: Sequence[Path]) -> list[Trial]:
     """The files of `mopt-validate measure`, each with its volumes if these are among `paths`; none
@@ -111,8 +114,8 @@ def machine_of(data: dict[str, Any]) -> Machine:
     """The machine that plans were measured on. The oldest trials lack what we learnt from them
     about the CPU."""
     caches = tuple(Cache(**cache) for cache in data["caches"])
-    stores = {machine.cpu: machine.evicted_store_cycles for machine in map(by_name, names())}
-    learnt = {"evicted_store_cycles": stores.get(data["cpu"])}
+    known = {machine.cpu: machine for machine in map(by_name, names())}.get(data["cpu"])
+    learnt = {name: getattr(known, name, None) for name in _LEARNT}
     return Machine(**{**learnt, **data, "caches": caches})
 
 

@@ -19,6 +19,7 @@ UNITS = {
     "loads_per_cycle": "per cycle",
     "fma_latency": "cycles",
     "evicted_store_cycles": "cycles",
+    "saved_line_cycles": "cycles",
     "size": "bytes",
     "line": "bytes",
     "bandwidth": "GB/s",

@@ -41,7 +41,8 @@ RESTORE_CYCLES = 0.7
 
 SAVED_LINE_CYCLES = 1.0
 """Per line of sums that a visit leaves to the next one: what storing them, and waiting for them,
-does not hide behind outer products. (Fitted, too; the same for vectors of half a line.)"""
+does not hide behind outer products, unless the machine says otherwise. (Fitted, too, on Zen 5; the
+same for vectors of half a line.)"""
 
 MISPREDICTED_CYCLES = 4.0
 """Per visit and loop around the outer product that does not run equally often each time; we take it
@@ -144,7 +145,8 @@ def _visit_cycles(machine: Machine, tile: RegisterTile, visits: Visits) -> float
     chain = (steps * machine.fma_latency + DRAIN_CYCLES) / in_flight
     waiting = steps * (LOOP_CYCLES + tile.conflicts)
     evicted = tile.store_conflicts + EVICTED_SUMS_CYCLES * visits.evicted
-    waiting += (evicted + SAVED_LINE_CYCLES * tile.lines) * again
+    saved = machine.saved_line_cycles or SAVED_LINE_CYCLES
+    waiting += (evicted + saved * tile.lines) * again
     return norm(OVERLAP, issue, chain) + waiting + MISPREDICTED_CYCLES * visits.irregular
 
 

@@ -139,6 +139,7 @@ def test_writing_to_memory_is_optional_and_follows_the_cores() -> None:
         ("znver5,cores=-1", "cores: -1 is not positive"),
         ("znver5,vector_bits=384", "vector_bits: 384 is not one of 128, 256, 512"),
         ("znver5,evicted_store_cycles=-1", "evicted_store_cycles: -1.0 is not positive and finite"),
+        ("znver5,saved_line_cycles=0", "saved_line_cycles: 0.0 is not positive and finite"),
         ("znver4,unit_bits=300", "unit_bits: 300 is not one of 128, 256, 512"),
         ("znver5,capacity_factor=1.5", "capacity_factor: 1.5 is more than the whole cache"),
         ("znver5,L1.line=48", "L1.line: 48 is not a power of two"),
@@ -427,7 +428,8 @@ def test_text_has_a_line_with_unit_and_source_for_each_field(spec: str) -> None:
     [
         ("cpu", ""), ("cores", ""), ("frequency", "GHz"), ("vector_bits", "bits"),
         ("unit_bits", "bits"), ("fma_per_cycle", "per cycle"), ("loads_per_cycle", "per cycle"),
-        ("fma_latency", "cycles"), ("evicted_store_cycles", "cycles"), ("L1.size", "bytes"),
+        ("fma_latency", "cycles"), ("evicted_store_cycles", "cycles"),
+        ("saved_line_cycles", "cycles"), ("L1.size", "bytes"),
         ("L1.line", "bytes"), ("L1.ways", ""), ("L3.bandwidth_all", "GB/s"),
         ("dram_write_bandwidth", "GB/s"), ("dram_stream_bandwidth_all", "GB/s"),
         ("capacity_factor", ""),

@@ -45,9 +45,9 @@ def tile(accumulators: int, loads: int, steps: int) -> RegisterTile:
     )
 
 
-def cycles(one: RegisterTile, visits: int = 1, counts=ONE) -> float:
-    kind = TileKind(frozenset(), one, one.work(MACHINE))
-    return visiting_cycles(MACHINE, [kind], counts, Visits(visits))
+def cycles(one: RegisterTile, visits: int = 1, counts=ONE, machine=MACHINE) -> float:
+    kind = TileKind(frozenset(), one, one.work(machine))
+    return visiting_cycles(machine, [kind], counts, Visits(visits))
 
 
 @pytest.mark.parametrize(("rows", "vectors"), [(14, 2), (9, 3), (28, 1), (6, 4)])
@@ -90,10 +90,12 @@ def test_waiting_for_evicted_lines_comes_on_top():
     assert cycles(evicted, 5) - cycles(plain, 5) == pytest.approx(100 * 3 + 4 * 15)
 
 
-def test_lines_of_sums_that_are_left_behind_cost_every_visit_but_the_last():
-    plain = tile(28, 16, 576)
+@pytest.mark.parametrize(("given", "each"), [(None, SAVED_LINE_CYCLES), (2.5, 2.5)])
+def test_lines_of_sums_that_are_left_behind_cost_every_visit_but_the_last(given, each):
+    machine, plain = replace(MACHINE, saved_line_cycles=given), tile(28, 16, 576)
     none = replace(plain, lines=0.0)
-    assert cycles(plain, 5) - cycles(none, 5) == pytest.approx(4 * 28 * SAVED_LINE_CYCLES)
+    lines = cycles(plain, 5, machine=machine) - cycles(none, 5, machine=machine)
+    assert lines == pytest.approx(4 * 28 * each)
     problem = conv2d(k=40, h=1, w=14, c=64, r=1, s=1)
     wide, narrow = (
         tile_kinds(problem, MACHINE, Microkernel("k", v, {"k": 32, "w": 14}, ("c",)), panels=True)
