@@ -55,17 +55,18 @@ between the caches.
 _IN_SHORT = """\
 ## In short
 
-- The plan that the compiler takes loses {own} against the best of all plans that were timed with it
-  (means over the operators of a trial).
+- Own plans, which the compiler took on the day of a trial, lose {own} against the best of all plans
+  that were timed with them (means over the operators of a trial).
 - Sampled plans come in the right order: the median rank correlation of predicted and measured times
   is {correlation}.
-- Which of a hundred sampled plans is the fastest the model does not know as well as that of the
-  paper: its choice among them loses {sample}, in the mean. Good plans differ by less than it is
-  wrong by. "How accurate predictions have to be" says what it would take, "What the model leaves
-  out" what is missing.
-- The slowest memory of a plan moves what is predicted to within {volume}: the largest of the median
-  errors against simulated caches.
-- To measure five candidates and take the best makes plans {gain} times as fast.
+- The model picks the fastest of a hundred sampled plans less reliably than that of the paper does:
+  its choice loses {sample}, in the mean. Good plans differ by less than it is wrong by. "How
+  accurate predictions have to be" says what it would take, "What the model leaves out" what is
+  missing.
+- What the slowest memory of a plan moves is predicted with median errors of at most {volume},
+  against simulated caches.
+- The fastest of five candidates is {gain} times as fast as the own plan. Measured once, when code
+  is compiled, they gain less ("Comparison with others").
 """
 
 _FIGURES = """\
@@ -74,8 +75,8 @@ _FIGURES = """\
 The limits of losses among the sample are what the paper reports of its own model: at most 4.5% lost
 on any operator, and at most 3% on all but two of 32. The others are ours. A figure that is missed
 is said to be missed. The constants of the model were fitted to the plans of Table 1 on Zen 5, with
-AVX2 and with AVX-512 code, one of them to those on Zen 4 as well; what it does where nothing was
-fitted is seen in the other trials.
+AVX2 and with AVX-512 code; in the other trials it is seen what it does elsewhere. ("Prediction" and
+"Operators" below say what else was learnt where.)
 """
 
 _ORDERS = """\
@@ -88,7 +89,7 @@ choose among the few candidates near the solver's best, against all plans.
 """
 
 _TIMES = """\
-How many times as long as predicted plans take: the median, and 10% to 90% of them.
+Measured time divided by predicted time: the median, and 10% to 90% of the plans.
 """
 
 _ACCURACY = """\
@@ -106,9 +107,9 @@ _REPEATS = """\
 
 Some trials were made twice, hours or a day apart, with the same sampled plans; the first of the two
 is there to be compared with only. *Then* is the first, *now* the second; all are means over the
-operators. *Time differs*: by how much the time of a plan is another one now, beside what all plans
-of its operator have in common. *Fastest then, lost now*: what would be lost now by taking the plan
-that was the fastest then, which is what noise alone costs; the losses of predictions are to be seen
+operators. *Time differs*: the relative change of a plan's time, without what all plans of its
+operator have in common. *Fastest then, lost now*: what would be lost now by taking the plan that
+was the fastest then, which is what noise alone costs; the losses of predictions are to be seen
 beside that. *Model's choice lost*: what today's choice among these plans loses by the times of then
 and of now. *Own plan lost*: what the own plan lost that the model of each day chose.
 """

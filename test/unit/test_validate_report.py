@@ -454,6 +454,6 @@ def test_the_document_begins_with_what_was_found(tmp_path):
     (tmp_path / "b").mkdir()
     other, _ = trial_of(tmp_path / "b", (0.8, 1.6, 2.0, 4.0, 5.0), [flow])
     text = " ".join(text_of(trial, replace(other, title="other")).split())
-    assert "takes loses 20.0% against the best of all" in text
-    assert "its choice among them loses 0.0% to 60.0%, in the mean" in text
+    assert "lose 20.0% against the best of all plans" in text
+    assert "its choice loses 0.0% to 60.0%, in the mean" in text
     assert f"| other | `{MACHINE.cpu}` | 256-bit | L1 32 KiB, L2 256 KiB," in text
