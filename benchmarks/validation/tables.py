@@ -153,7 +153,7 @@ def _times_as_long(points: Sequence[Point]) -> str:
         return ""
     ratios = [point.seconds / point.prediction.cost for point in points]
     low, middle, high = np.quantile(ratios, (0.1, 0.5, 0.9))
-    return f"{middle:.2f} ({low:.2f} to {high:.2f}), {len(points)} plans"
+    return f"{middle:.2f} ({low:.2f} to {high:.2f}), {len(points)} plan{'s' * (len(points) != 1)}"
 
 
 def loss_rows(trial: Trial) -> Rows:

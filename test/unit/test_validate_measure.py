@@ -37,7 +37,8 @@ class PlayedWorker:
     started = 0
     failing: tuple[int, ...] = ()
     dying: tuple[int, ...] = ()
-    deadly = ""  # the key of a plan that no process survives being timed
+    deadly = ""  # the key of a plan that cannot be timed
+    survives = False  # whether a process survives that
     closed = False
     counters: tuple[str, ...] = ()
     asked: list[tuple[str, dict]]
@@ -65,7 +66,7 @@ class PlayedWorker:
         if call == "round":
             assert {*arguments["keys"], "reference"} <= set(self.loaded)
             if self.deadly in arguments["keys"]:
-                self.is_alive = False
+                self.is_alive = self.survives
                 raise WorkerError("it crashed")
             return {"pairs": {key: [[1e-3], [2e-3]] for key in arguments["keys"]}}
         if call == "count":
@@ -107,6 +108,11 @@ def test_all_plans_meet_the_reference_and_the_foremost_once_more(tmp_path, playe
     assert {"own", "again"} <= set(roles)
     assert all(len(record.seconds) == 3 for record in first)
     assert {sum(len(r.reference) for r in final if r.subject.key == key) for key in keys} == {2}
+    keys_of = {call: {*()} for call in ("load", "unload")}
+    for call, arguments in played.asked:
+        if call in keys_of:
+            keys_of[call] |= {*arguments.get("keys", [arguments.get("key")])}
+    assert keys_of["unload"] == keys_of["load"] - {"reference"}  # nothing is left in memory
     others = [record for record in first if record.subject.role != "sample"]
     assert {r.subject.key for r in others} <= {r.subject.key for r in final}
     assert len(keys) < len(first)
@@ -197,11 +203,12 @@ def test_a_process_that_dies_is_replaced(tmp_path, played):
     assert "it is dead" in [r.reason for r in records if isinstance(r, Failed)]
 
 
-def test_a_plan_that_kills_its_process_while_it_is_timed_takes_no_other_with_it(tmp_path, played):
+@pytest.mark.parametrize("survives", [False, True])
+def test_a_plan_that_cannot_be_timed_takes_no_other_with_it(tmp_path, played, survives):
     measure.measure(request(tmp_path), Progress())
     keys = [r.subject.key for r in measured(read(tmp_path / "x.jsonl")[1], False)]
     (tmp_path / "x.jsonl").unlink()
-    played.deadly = keys[5]
+    played.deadly, played.survives = keys[5], survives
     measure.measure(request(tmp_path), Progress())
     _, records = read(tmp_path / "x.jsonl")
     assert [(r.subject.key, r.reason) for r in records if isinstance(r, Failed)] == [

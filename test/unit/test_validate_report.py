@@ -405,15 +405,19 @@ def test_simpler_models_are_judged_by_the_same_plans(tmp_path):
         )
         for key, point in verdict.points.items()
     }
-    compute, objective, predicted = orders.orders([replace(verdict, points=points)])
+    # the fastest plan is a candidate that no model would choose
+    fastest = next(point for point in points.values() if point.sampled)
+    points["fastest"] = replace(fastest, key="fastest", sampled=False, seconds=1e-9)
+    verdict = replace(verdict, points=points, chosen=(*verdict.chosen, "fastest"))
+    compute, objective, predicted = orders.orders([verdict])
     seconds = [point.seconds for point in points.values() if point.sampled]
     assert (objective.spearman, objective.loss, objective.usual) == (1.0, 0.0, 1)
     for other in (compute, predicted):
         assert other.spearman == -1.0
         assert other.loss == pytest.approx(1 - min(seconds) / max(seconds))
-    assert compute.chosen == pytest.approx(
-        1 - min(p.seconds for p in points.values()) / verdict.own.objective
-    )
+    chosen = max((verdict.own, points["fastest"]), key=lambda point: point.objective)
+    assert compute.chosen == pytest.approx(1 - 1e-9 / chosen.seconds, abs=1e-12)
+    assert (compute.chosen > 0.9) == (chosen is verdict.own)
 
 
 def test_objectives_are_what_the_solver_minimises(tmp_path):
@@ -424,6 +428,37 @@ def test_objectives_are_what_the_solver_minimises(tmp_path):
     text = text_of(trial)
     assert "| table1-native | the time to compute |" in text
     assert "|  | the predicted time |" in text
+
+
+def test_times_are_compared_with_predicted_ones_by_kind_of_plan(tmp_path):
+    trial, _ = trial_of(tmp_path, (2.0, 3.0, 4.0, 5.0, 6.0))
+    (verdict,) = trial.verdicts
+    points = {}
+    for number, (key, point) in enumerate(verdict.points.items()):
+        slowest = "L2" if number < 3 or not point.sampled else "compute"
+        times_as_long = 2.0 if slowest == "L2" else 3.0
+        prediction = replace(point.prediction, cost=point.seconds / times_as_long)
+        points[key] = replace(point, prediction=replace(prediction, bottleneck=slowest))
+    memory = sum(p.sampled and p.prediction.bottleneck == "L2" for p in points.values())
+    trial = replace(trial, verdicts=(replace(verdict, points=points),))
+    ((title, own, sample, bound),) = tables.time_rows([trial])
+    assert (title, own) == ("table1-native", "2.00 (2.00 to 2.00), 1 plan")
+    assert sample.endswith("to 3.00), 5 plans")
+    assert bound == f"2.00 (2.00 to 2.00), {memory} plan" + "s" * (memory != 1)
+
+
+def test_figures_of_volumes_say_how_many_plans_they_rest_on(tmp_path):
+    flows = [volumes_of(plan, 1.0) for plan in SAMPLED]
+    given_up = [Failed(Subject("R0", "sample", OWN), "more than 5 accesses")]
+    trial, _ = trial_of(tmp_path, (2.0, 3.0, 4.0, 5.0, 6.0), [*flows, *given_up])
+    cells = {f.title.split()[2]: f.cell for f in criteria.figures(trial) if "volume" in f.title}
+    for resource, cell in cells.items():
+        number = sum(flow.slowest_memory == resource for flow in trial.flows)
+        wanted = (
+            f"0.0% of {number} plan{'s' * (number != 1)}, reached" if number else "not measured"
+        )
+        assert cell == wanted
+    assert "5 plans; 1 were given up (1 for more than 5 accesses). " in text_of(trial)
 
 
 def test_choices_that_lose_much_are_shown_beside_the_best(tmp_path):
