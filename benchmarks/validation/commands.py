@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from difflib import get_close_matches
 from math import inf
 from pathlib import Path
 
 from mopt_mlir.diagnostics import UserError
+from mopt_mlir.operators import TABLE1
 from mopt_mlir.output import make_directory
 
 from .. import environment
@@ -120,7 +122,12 @@ def _operators(arguments: argparse.Namespace) -> list[Workload]:
 
 
 def _spec(arguments: argparse.Namespace) -> str:
-    return str(LISTS.get(arguments.operators, arguments.operators))
+    """Where the operators are from: Table 1, or the path of a list."""
+    name = arguments.operators
+    near = get_close_matches(name, [TABLE1, *LISTS], 1)
+    if near and name not in near and not Path(name).exists():
+        raise UserError(f"there is no such file; did you mean '{near[0]}'?", name)
+    return str(LISTS.get(name, name))
 
 
 def _title(arguments: argparse.Namespace) -> str:

@@ -298,6 +298,8 @@ def test_measure_simulate_and_report(tmp_path, capfd):
     [
         (["measure", "--samples", "0"], "samples=0: must be positive"),
         (["measure", "--seconds", "inf"], "seconds=inf: must be positive and finite"),
+        (["measure", "--operators", "heldouts"], "no such file; did you mean 'heldout'?"),
+        (["measure", "--operators", "lists.json"], "lists.json: error: cannot read it"),
         (["measure", "--seed", "-1"], "-1 is not a whole number from 0 on"),
         (["measure", "--directory", "file"], "file: error: cannot create it: File exists"),
         (["simulate", "--operators", "huge.json"], "large: its loop over w has 8388608 iterations"),
