@@ -24,8 +24,9 @@ from .volumes import ASSOCIATIVE, FULL, Volumes
 @dataclass(frozen=True)
 class Point:
     """A plan that was timed. `seconds` are those of the reference over all of the operator's
-    measurements, times the median ratio of this plan's; `ratios` are those of its rounds, `final`
-    ones if there are any. `objective` is what the solver would minimise, in seconds."""
+    measurements, times the median ratio of this plan's; `passes` has those of its rounds, `final`
+    ones if there are any, by the pass they belong to. `objective` is what the solver would
+    minimise, in seconds."""
 
     key: str
     plan: Plan
@@ -33,7 +34,7 @@ class Point:
     objective: float
     sampled: bool
     seconds: float
-    ratios: tuple[float, ...]
+    passes: tuple[tuple[float, ...], ...]
     final: bool
     error: float | None
     counters: Mapping[str, float]
@@ -41,7 +42,12 @@ class Point:
     @property
     def uncertainty(self) -> float:
         """Relative standard error of `seconds`."""
-        return statistics.uncertainty(self.ratios)
+        return statistics.uncertainty(self.passes)
+
+    @property
+    def ratios(self) -> list[float]:
+        """Of all rounds."""
+        return [ratio for one in self.passes for ratio in one]
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
 from hashlib import sha256
+from itertools import chain
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -133,20 +134,30 @@ def operator_of(record: Record) -> str:
     return record.subject.operator
 
 
-def joined(records: Sequence[Record]) -> dict[str, Measurement]:
-    """One measurement of each plan of an operator, by key: of all its final rounds, if there are
-    any, or of the first ones."""
-    found: dict[str, Measurement] = {}
+def passes(records: Sequence[Record]) -> dict[str, list[Measurement]]:
+    """What counts of each plan of an operator, by key: the passes of its final rounds, if there are
+    any, or the first rounds."""
+    found: dict[str, list[Measurement]] = {}
     for record in records:
         if isinstance(record, Measurement):
-            known = found.get(record.subject.key)
-            if known is None or record.final > known.final:
-                found[record.subject.key] = record
+            known = found.setdefault(record.subject.key, [])
+            if not known or record.final > known[-1].final:
+                known[:] = [record]
             elif record.final:
-                seconds = known.seconds + record.seconds
-                reference = known.reference + record.reference
-                found[record.subject.key] = replace(record, seconds=seconds, reference=reference)
+                known.append(record)
     return found
+
+
+def joined(records: Sequence[Record]) -> dict[str, Measurement]:
+    """One measurement of each plan of an operator, by key: of all that counts of it."""
+    return {
+        key: replace(
+            each[-1],
+            seconds=tuple(chain.from_iterable(one.seconds for one in each)),
+            reference=tuple(chain.from_iterable(one.reference for one in each)),
+        )
+        for key, each in passes(records).items()
+    }
 
 
 def plan_data(plan: Plan) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import nan
-from statistics import median
+from statistics import median, stdev
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,14 +24,23 @@ def paired_ratio(measurement: Measurement) -> float:
     return median(round_ratios(measurement))
 
 
-def uncertainty(ratios: Sequence[float]) -> float:
-    """The relative standard error of the median of `ratios`, estimated from their quartiles as for
-    a normal distribution; NaN for fewer than three."""
+def uncertainty(passes: Sequence[Sequence[float]]) -> float:
+    """The relative standard error of the median of the ratios of all `passes`; NaN for fewer than
+    three ratios.
+
+    The larger of two estimates: from their quartiles, as for a normal distribution and independent
+    rounds; and from how the medians of passes differ, since the rounds of one pass share a process
+    and what the host was like then.
+    """
+    ratios = [ratio for one in passes for ratio in one]
     if len(ratios) < 3:
         return nan
     low, middle, high = np.quantile(ratios, [0.25, 0.5, 0.75])
     deviation = (high - low) / 1.349  # quartiles of a normal distribution are 1.349 sigma apart
-    return float(1.2533 * deviation / middle / np.sqrt(len(ratios)))  # sqrt(pi / 2) for a median
+    error = 1.2533 * deviation / np.sqrt(len(ratios))  # sqrt(pi / 2) for a median
+    if len(passes) > 1:
+        error = max(error, stdev(median(one) for one in passes) / np.sqrt(len(passes)))
+    return float(error / middle)
 
 
 def ranks(values: Sequence[float]) -> list[float]:

@@ -31,6 +31,7 @@ from .records import (
     Start,
     joined,
     operator_of,
+    passes,
     read,
 )
 
@@ -127,7 +128,7 @@ def _workload(start: Start) -> Workload:
 def _verdict(
     start: Start, workload: Workload, problem: Problem, machine: Machine, records: list[Record]
 ) -> Verdict:
-    measured = joined(records)
+    measured, rounds = joined(records), passes(records)
     reference = median(s for r in measured.values() for one in r.reference for s in one)
     again = [abs(statistics.paired_ratio(r) - 1) for r in measured.values() if _is_again(r)]
     choices = [record for record in records if isinstance(record, Choice)]
@@ -135,7 +136,7 @@ def _verdict(
         workload,
         start.peak_gflops,
         {
-            key: _point(record, reference, problem, machine)
+            key: _point(record, rounds[key], reference, problem, machine)
             for key, record in measured.items()
             if not _is_again(record)
         },
@@ -149,16 +150,21 @@ def _is_again(record: Measurement) -> bool:
     return record.subject.role == "again"
 
 
-def _point(record: Measurement, reference: float, problem: Problem, machine: Machine) -> Point:
-    ratios = tuple(statistics.round_ratios(record))
+def _point(
+    record: Measurement,
+    rounds: Sequence[Measurement],
+    reference: float,
+    problem: Problem,
+    machine: Machine,
+) -> Point:
     return Point(
         record.subject.key,
         record.subject.plan,
         estimate(problem, machine, record.subject.plan),
         predict(problem, machine, record.subject.plan).cost,
         record.subject.role == "sample",
-        reference * median(ratios),
-        ratios,
+        reference * statistics.paired_ratio(record),
+        tuple(tuple(statistics.round_ratios(one)) for one in rounds),
         record.final,
         record.error,
         record.counters,

@@ -1,6 +1,7 @@
 """Files of results: read back, continued, cut off, refused, compressed."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -14,6 +15,8 @@ from benchmarks.validation.records import (
     Start,
     Subject,
     appending,
+    joined,
+    passes,
     read,
 )
 from mopt_mlir import UserError
@@ -112,3 +115,14 @@ def test_compressed_files_read_the_same_and_are_the_same(path, tmp_path):
 def test_the_reference_again_is_a_plan_of_its_own():
     assert Subject("R2", "own", PLAN).key == SUBJECT.key
     assert Subject("R2", "again", PLAN).key != SUBJECT.key
+
+
+def test_final_passes_count_instead_of_first_rounds_and_remain_apart():
+    first = Measurement(SUBJECT, False, ((9.0,),), ((1.0,),), 0.1, None, {})
+    one = replace(first, final=True, seconds=((1.0,), (2.0,)), reference=((1.0,), (1.0,)))
+    two = replace(first, final=True, seconds=((3.0,),))
+    again = replace(first, subject=Subject("R2", "again", PLAN))
+    assert passes([first, again]) == {SUBJECT.key: [first], again.subject.key: [again]}
+    assert passes([first, one, first, two]) == {SUBJECT.key: [one, two]}
+    assert joined([first, one, two])[SUBJECT.key].seconds == ((1.0,), (2.0,), (3.0,))
+    assert joined([first])[SUBJECT.key] == first

@@ -43,10 +43,18 @@ def test_nothing_is_won_by_a_plan_that_was_lucky_in_a_few_rounds():
 
 
 def test_uncertainty_shrinks_with_the_root_of_the_rounds():
-    few = statistics.uncertainty([0.9, 1.0, 1.1] * 4)
-    many = statistics.uncertainty([0.9, 1.0, 1.1] * 16)
+    few = statistics.uncertainty([[0.9, 1.0, 1.1] * 4])
+    many = statistics.uncertainty([[0.9, 1.0, 1.1] * 16])
     assert few == pytest.approx(2 * many)
-    assert math.isnan(statistics.uncertainty([1.0, 1.1]))
+    assert math.isnan(statistics.uncertainty([[1.0, 1.1]]))
+
+
+def test_rounds_of_a_pass_that_are_alike_are_no_more_than_one_look():
+    """Medians of 0.9, 1.0, 1.1 and 1.0 have a standard deviation of sqrt(0.02 / 3)."""
+    looks = [[0.9] * 5, [1.0] * 5, [1.1] * 5, [1.0] * 5]
+    assert statistics.uncertainty(looks) == pytest.approx(math.sqrt(0.02 / 3) / 2)
+    one = [0.9, 1.0, 1.1, 1.0]
+    assert statistics.uncertainty([one] * 5) == statistics.uncertainty([one * 5])
 
 
 def test_drift_of_the_machine_is_divided_out():
