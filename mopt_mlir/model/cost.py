@@ -99,7 +99,8 @@ class Rates:
         return RUN_SECONDS / self.cores
 
     def passes(self, level: str, is_output: bool) -> float:
-        """How often a tensor passes between the cache `level` and the next one outside."""
+        """How often a tensor passes between the cache `level` and the next one outside, in passes
+        that take as long as reading it."""
         if not is_output:
             return 1
         return self.written if level == LEVELS[0] else OUTPUT_PASSES
