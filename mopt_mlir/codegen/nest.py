@@ -166,6 +166,14 @@ class Nest:
         following = self._lookahead.weights(*inner.stepped, outer)
         return replace(inner, following=following, stepped=None)
 
+    def _reading_once(self, place: Place) -> Place:
+        """The `place` of a register tile; if it alone reads weights that stay where they are, with
+        those that are read next."""
+        packed = place.panels is not None
+        if packed or place.stepped is None or not self._lookahead.reads_weights_once:
+            return place
+        return replace(place, following=self._lookahead.weights(*place.stepped, place.ranges))
+
     # ---- bands of loops ----------------------------------------------------------------------
 
     def _level_loops(self, depth: int, dims: Sequence[str], place: Place) -> None:
@@ -271,7 +279,7 @@ class Nest:
 
     def _register_tiles(self, dims: Sequence[str], place: Place) -> None:
         if not dims:
-            self._edges(self.problem.parallel_dims, place, {})
+            self._edges(self.problem.parallel_dims, self._reading_once(place), {})
             return
         dim, range_ = dims[0], place.ranges[dims[0]]
         unit = self.plan.microkernel.extent(dim)

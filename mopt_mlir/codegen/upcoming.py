@@ -85,7 +85,8 @@ class NextWeights:
     """The weights that are read after the current ones: `step` further along `dim`.
 
     Until then register tiles step along `along` in steps of `unit`, `tiles` times: each of them can
-    prefetch a part. `far` says that they are not part of the same tile of L2.
+    prefetch a part. `far` says that they are not in L2: they are part of another tile of it, or
+    nobody has read them before.
     """
 
     dim: str
@@ -211,9 +212,7 @@ class Lookahead:
     def _uses(self, ranges: Ranges) -> dict[str, int]:
         """The register tiles along each dim that read the same weights, in `ranges`."""
         return {
-            dim: -(-ranges[dim].size // self.plan.microkernel.extent(dim))
-            for dim in self.problem.parallel_dims
-            if dim in self.problem.input.dims
+            dim: -(-ranges[dim].size // self.plan.microkernel.extent(dim)) for dim in self._pixels
         }
 
     def weights(self, dim: str, step: int, ranges: Ranges) -> NextWeights:
@@ -223,7 +222,19 @@ class Lookahead:
         along = max(tiles, key=lambda dim: tiles[dim])
         unit = self.plan.microkernel.extent(along)
         near = next((v.tile for v in self.plan.levels if v.name == "L2"), {})
-        return NextWeights(dim, step, along, unit, tiles[along], step >= near.get(dim, 1))
+        far = step >= near.get(dim, 1) or self.reads_weights_once
+        return NextWeights(dim, step, along, unit, tiles[along], far)
+
+    @property
+    def reads_weights_once(self) -> bool:
+        """Whether tiles of L1 take in all pixels, so that all weights come from memory."""
+        tiles = [level.tile for level in self.plan.levels[-1:]]
+        return all(tile[d] >= self.problem.extent(d) for tile in tiles for d in self._pixels)
+
+    @property
+    def _pixels(self) -> list[str]:
+        """The dims of input and output: the loops that read the same weights again."""
+        return [dim for dim in self.problem.parallel_dims if dim in self.problem.input.dims]
 
     def inside(self, outer: Upcoming, dim: str, ranges: Ranges, step: int) -> Upcoming:
         """What is accessed next inside a loop over `dim`, which goes through `ranges` in steps of

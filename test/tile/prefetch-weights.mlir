@@ -218,8 +218,50 @@ func.func @rows_in_l2(%input: memref<1x2048x1x64xf32>, %weights: memref<64x2048x
                      %output: memref<1x64x1x64xf32>) {
   linalg.conv_2d_nchw_fchw {mopt.plan = {
       machine = "znver5", threads = 1, packing = "none", levels = [
+          {name = "L2", order = ["k", "w", "c"], tile = {k = 32, w = 32, c = 2048}}],
+      microkernel = {lanes = "w", vector = 16, tile = {k = 4, w = 16}, reduction = ["c"]}}}
+    ins(%input, %weights : memref<1x2048x1x64xf32>, memref<64x2048x1x1xf32>)
+    outs(%output : memref<1x64x1x64xf32>)
+  return
+}
+
+// -----
+
+// A tile of L2 with all pixels: nobody has read the next rows before.
+
+// CHECK-LABEL: func.func @rows_read_once
+// CHECK:         affine.for %k_L2 = 0 to 64 step 32
+// CHECK:           affine.for %[[K:k.*]] = #{{.+}}(%k_L2) to
+// CHECK:             affine.for %w = 0 to 64 step 16
+// CHECK:               affine.prefetch %arg1[%[[K]] + %{{.+}} + 4, %{{.+}}, 0, 0], read, locality<3>
+func.func @rows_read_once(%input: memref<1x2048x1x64xf32>, %weights: memref<64x2048x1x1xf32>,
+                          %output: memref<1x64x1x64xf32>) {
+  linalg.conv_2d_nchw_fchw {mopt.plan = {
+      machine = "znver5", threads = 1, packing = "none", levels = [
           {name = "L2", order = ["k", "w", "c"], tile = {k = 32, w = 64, c = 2048}}],
       microkernel = {lanes = "w", vector = 16, tile = {k = 4, w = 16}, reduction = ["c"]}}}
+    ins(%input, %weights : memref<1x2048x1x64xf32>, memref<64x2048x1x1xf32>)
+    outs(%output : memref<1x64x1x64xf32>)
+  return
+}
+
+// -----
+
+// A register tile with all pixels: one of four rows of the next tile, in turn.
+
+// CHECK:         #[[TURN:.+]] = affine_map<(d0) -> (d0 mod 4)>
+// CHECK-LABEL: func.func @rows_of_one_tile
+// CHECK:         affine.for %k = 0 to 64 step 4
+// CHECK:           affine.for %[[C:c.+]] = 0 to 2048 iter_args
+// CHECK:             %[[ROW:.+]] = affine.apply #[[TURN]](%[[C]])
+// CHECK:             affine.prefetch %arg1[%k + %[[ROW]] + 4, %[[C]], 0, 0], read, locality<3>
+// CHECK-NOT:         affine.prefetch %arg1
+// CHECK:             vector.outerproduct
+func.func @rows_of_one_tile(%input: memref<1x2048x1x64xf32>, %weights: memref<64x2048x1x1xf32>,
+                            %output: memref<1x64x1x64xf32>) {
+  linalg.conv_2d_nchw_fchw {mopt.plan = {
+      machine = "znver5", threads = 1, packing = "none", levels = [],
+      microkernel = {lanes = "w", vector = 16, tile = {k = 4, w = 64}, reduction = ["c"]}}}
     ins(%input, %weights : memref<1x2048x1x64xf32>, memref<64x2048x1x1xf32>)
     outs(%output : memref<1x64x1x64xf32>)
   return
