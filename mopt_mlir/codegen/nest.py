@@ -167,8 +167,8 @@ class Nest:
         return replace(inner, following=following, stepped=None)
 
     def _reading_once(self, place: Place) -> Place:
-        """The `place` of a register tile; if it alone reads weights that stay where they are, with
-        those that are read next."""
+        """The `place` of a register tile, with the weights that are read next if they stay where
+        they are and no loop inside the one that moves in them reads them again."""
         packed = place.panels is not None
         if packed or place.stepped is None or not self._lookahead.reads_weights_once:
             return place

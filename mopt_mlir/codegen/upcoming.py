@@ -227,9 +227,12 @@ class Lookahead:
 
     @property
     def reads_weights_once(self) -> bool:
-        """Whether tiles of L1 take in all pixels, so that all weights come from memory."""
+        """Whether tiles of L1 take in all pixels of several, so that all weights come from
+        memory."""
         tiles = [level.tile for level in self.plan.levels[-1:]]
-        return all(tile[d] >= self.problem.extent(d) for tile in tiles for d in self._pixels)
+        pixels = {dim: self.problem.extent(dim) for dim in self._pixels}
+        whole = all(tile[dim] >= extent for tile in tiles for dim, extent in pixels.items())
+        return whole and bool(pixels)
 
     @property
     def _pixels(self) -> list[str]:

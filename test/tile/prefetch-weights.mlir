@@ -283,3 +283,19 @@ func.func @no_room_for_rows(%input: memref<1x2048x1x64xf32>, %weights: memref<64
     outs(%output : memref<1x64x1x64xf32>)
   return
 }
+
+// -----
+
+// A single pixel: no register tile reads what others do, and there is nothing to look ahead from.
+
+// CHECK-LABEL: func.func @one_pixel
+// CHECK-NOT:     affine.prefetch %arg1
+// CHECK:         vector.outerproduct
+// CHECK:         return
+func.func @one_pixel(%input: memref<1x1x1x1024xf32>, %weights: memref<1x1x1024x512xf32>,
+                     %output: memref<1x1x1x512xf32>) {
+  linalg.conv_2d_nhwc_hwcf
+    ins(%input, %weights : memref<1x1x1x1024xf32>, memref<1x1x1024x512xf32>)
+    outs(%output : memref<1x1x1x512xf32>)
+  return
+}
