@@ -17,10 +17,10 @@ from mopt_mlir.lowering.pipeline import run_upstream
 _FREE = "mopt.vectorise"  # on a loop that LLVM may vectorise
 _GIVEN = "mopt.given"  # on a loop that is not the lowering's own
 
-_ANNOTATION = "llvm.loop_annotation"
+ANNOTATION = "llvm.loop_annotation"
 """An attribute that a loop keeps until it is a branch."""
 
-_NOT_VECTORISED = "#llvm.loop_annotation<vectorize = <disable = true>>"
+NOT_VECTORISED = "vectorize = <disable = true>"
 _REDUCTION = "#linalg.iterator_type<reduction>"
 _STRICT = "#arith.fastmath<none>"
 _FUSE = "#arith.fastmath<contract>"
@@ -51,20 +51,22 @@ def linalg_to_loops(module: Any) -> None:
 def mark_loops(module: Any) -> None:
     """Keep LLVM from vectorising any `scf.for` but those that `linalg_to_loops` has made."""
     with module.context:
-        keep_off = bindings_of(module).ir.Attribute.parse(_NOT_VECTORISED)
+        keep_off = bindings_of(module).ir.Attribute.parse(
+            f"#llvm.loop_annotation<{NOT_VECTORISED}>"
+        )
     for loop in find(module, "scf.for"):
         if _FREE in loop.attributes:
             del loop.attributes[_FREE]
         else:
-            loop.attributes[_ANNOTATION] = keep_off
+            loop.attributes[ANNOTATION] = keep_off
 
 
 def keep_marks(module: Any) -> None:
     """Give the marks of loops, which are branches by now, the name that LLVM IR is made from."""
     for branch in find(module, "llvm.br"):
-        if _ANNOTATION in branch.attributes:
-            branch.attributes["loop_annotation"] = branch.attributes[_ANNOTATION]
-            del branch.attributes[_ANNOTATION]
+        if ANNOTATION in branch.attributes:
+            branch.attributes["loop_annotation"] = branch.attributes[ANNOTATION]
+            del branch.attributes[ANNOTATION]
 
 
 def _copies_to_linalg(module: Any) -> None:

@@ -1,4 +1,4 @@
-"""Finding operations."""
+"""Finding operations, and what is constant about them."""
 
 from __future__ import annotations
 
@@ -19,3 +19,19 @@ def find(root: Any, *names: str) -> list[Any]:
 
     root.walk(visit)
     return found
+
+
+def trips(loop: Any) -> int | None:
+    """How often an `scf.for` with constant bounds runs; None if they are not constant."""
+    lower, upper, step = map(constant, list(loop.operands)[:3])
+    if lower is None or upper is None or step is None:
+        return None
+    return max(0, -((lower - upper) // step))
+
+
+def constant(value: Any) -> int | None:
+    """The value of an `arith.constant`, if it is one."""
+    owner = value.owner
+    if getattr(owner, "name", "") != "arith.constant":
+        return None
+    return int(owner.attributes["value"].value)

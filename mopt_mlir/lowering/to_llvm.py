@@ -8,9 +8,10 @@ from mopt_mlir.bindings import bindings_of
 from mopt_mlir.diagnostics import emit
 from mopt_mlir.lowering.addresses import forget_bounds, share_addresses
 from mopt_mlir.lowering.fallback import keep_marks, linalg_to_loops, mark_loops
-from mopt_mlir.lowering.operations import find
+from mopt_mlir.lowering.operations import constant, find, trips
 from mopt_mlir.lowering.pipeline import run_upstream
 from mopt_mlir.lowering.scratch import reuse_scratch
+from mopt_mlir.lowering.unroll import is_unrolled, unroll_reductions
 from mopt_mlir.pass_base import PassFailure
 
 _TO_LOOPS = (
@@ -59,6 +60,7 @@ def lower_to_llvm(module: Any, threads: int) -> None:
     linalg_to_loops(module)
     run_upstream(module, *_TO_LOOPS)
     mark_loops(module)
+    unroll_reductions(module)
     if threads != 1:
         run_upstream(module, f"convert-scf-to-openmp{{num-threads={threads}}}")
     _hoist_allocas(module)
@@ -83,9 +85,9 @@ def _hide_second_trips(module: Any) -> None:
     bindings = bindings_of(module)
     ir = bindings.ir
     for loop in find(module, "scf.for"):
-        lower, upper, step = map(_constant, list(loop.operands)[:3])
-        if lower is None or upper is None or step is None or -((lower - upper) // step) != 2:
+        if trips(loop) != 2 or is_unrolled(loop):
             continue
+        upper = constant(loop.operands[1])
         with module.context, ir.InsertionPoint(loop), loop.location:
             word = ir.IntegerType.get_signless(64)
             bound = bindings.arith.constant(word, upper)
@@ -99,14 +101,6 @@ def _hide_second_trips(module: Any) -> None:
                 },
             ).result
             loop.operands[1] = bindings.arith.index_cast(ir.IndexType.get(), hidden)
-
-
-def _constant(value: Any) -> int | None:
-    """The value of an `arith.constant`, if it is one."""
-    owner = value.owner
-    if getattr(owner, "name", "") != "arith.constant":
-        return None
-    return int(owner.attributes["value"].value)
 
 
 def _hoist_allocas(module: Any) -> None:

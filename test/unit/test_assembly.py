@@ -41,12 +41,16 @@ SLACK = 1.15
 
 ITERATIONS = 200
 
+END = "#APP"
+"""What the compiler puts where a scalar is done with in a loop that it unrolls; no instruction."""
+
 MACHINES = {"avx512": ("znver5", "skylake-avx512"), "avx2": ("haswell",)}
 
 
 @dataclass(frozen=True)
 class Loop:
-    """The instructions of a loop without inner loops; `stack` matches operands on the stack."""
+    """The instructions of a loop without inner loops, and an END behind the products of each scalar
+    if it is unrolled; `stack` matches operands on the stack."""
 
     instructions: tuple[str, ...]
     stack: str
@@ -57,6 +61,14 @@ class Loop:
     @property
     def fmas(self) -> int:
         return self.count(r"^vfn?madd")
+
+    @property
+    def steps(self) -> int:
+        """Of the reduction, in one trip: each begins by loading vectors, unless they are operands
+        in memory, because there is one scalar."""
+        scalars = "\n".join(self.instructions).split(END)
+        load = sum(Loop((*lines.split("\n"),), "").whole_vectors > 0 for lines in scalars)
+        return load or max(1, len(scalars) - 1)
 
     @property
     def whole_vectors(self) -> int:
@@ -70,8 +82,9 @@ class Loop:
 
 def loops(assembly: str) -> list[Loop]:
     """The innermost loops: what lies between a label and a jump back to it."""
-    stripped = (line.split("#")[0].strip() for line in assembly.splitlines())
-    lines = [line for line in stripped if line.endswith(":") or not line.startswith((".", "#"))]
+    lines = (line.strip() for line in assembly.splitlines())
+    lines = (line if line == END else line.split("#")[0].strip() for line in lines)
+    lines = [line for line in lines if line.endswith(":") or not line.startswith(".")]
     lines = [line for line in lines if line]
     labels = {line[:-1]: at for at, line in enumerate(lines) if line.endswith(":")}
     jumps = ((at, re.match(r"j\w+\s+(\S+)$", line)) for at, line in enumerate(lines))
@@ -89,7 +102,8 @@ def loops(assembly: str) -> list[Loop]:
 
 @cache
 def generated(operator: str, machine: str, kernel: str = "") -> tuple[Plan, Loop]:
-    """The plan of an operator, or one with a microkernel of KERNELS, and its largest loop."""
+    """The plan of an operator, or one with a microkernel of KERNELS, and the loop with the largest
+    register tile."""
     options = CompileOptions(machine=machine)
     module = load_module(WORKLOADS[operator].mlir())
     bindings = bindings_of(module)
@@ -105,7 +119,8 @@ def generated(operator: str, machine: str, kernel: str = "") -> tuple[Plan, Loop
     lowered = lower_module(module, options)
     exported = [entry.symbol for entry in lowered.entries]
     native = compile_module(lowered.module, options.target_of_files(), exported)
-    return plan, max(loops(native.assembly()), key=lambda loop: (loop.fmas, loop.whole_vectors))
+    found = loops(native.assembly())
+    return plan, max(found, key=lambda loop: (loop.fmas / loop.steps, loop.whole_vectors))
 
 
 def by_channels(k: int, w: int, vector: int) -> Microkernel:
@@ -130,7 +145,8 @@ SUITED = {"k": ("R2", "Y18"), "w": ("R2", "Y0")}
 
 
 def check(plan: Plan, loop: Loop) -> None:
-    """The loop does the outer product of the plan once, from memory straight into registers."""
+    """Each step of the loop does the outer product of the plan once, from memory straight into
+    registers."""
     tile, vector = plan.microkernel.tile, plan.microkernel.vector
     of_weights = tile.get("k", 1)
     of_image = prod(tile.values()) // of_weights
@@ -139,9 +155,9 @@ def check(plan: Plan, loop: Loop) -> None:
     else:
         vectors, scalars = of_image // vector, of_weights
     assert loop.on_stack == []
-    assert loop.fmas == vectors * scalars
-    assert loop.whole_vectors == vectors
-    assert loop.count(r"^vbroadcasts[sd]\s.*\(|\{1to\d+\}") == scalars
+    assert loop.fmas == loop.steps * vectors * scalars
+    assert loop.whole_vectors == loop.steps * vectors
+    assert loop.count(r"^vbroadcasts[sd]\s.*\(|\{1to\d+\}") == loop.steps * scalars
     # a whole vector as an operand in memory would be read again for every pixel
     assert loop.count(r"^vfn?madd\w+\s+[^%{]*\([^{]*$") == 0
     assert loop.count(r"^vmov\w+\s+%[yz]mm\d+, .*\(") == 0  # nothing is stored

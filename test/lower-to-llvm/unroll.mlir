@@ -1,0 +1,168 @@
+// RUN: mopt-opt --mopt-lower-to-llvm %s | FileCheck %s
+// RUN: mopt-compile %s -o %t.s --cpu haswell && FileCheck %s --check-prefix=ASM --input-file=%t.s
+
+// CHECK-DAG: #[[FULL:.+]] = #llvm.loop_unroll<full = true>
+// CHECK-DAG: #[[PART:.+]] = #llvm.loop_unroll<count = 16 : i64>
+// CHECK-DAG: #[[GONE:.+]] = #llvm.loop_annotation<{{.*}}unroll = #[[FULL]]>
+// CHECK-DAG: #[[FEWER:.+]] = #llvm.loop_annotation<{{.*}}unroll = #[[PART]]>
+// CHECK-DAG: #[[KEPT:.+]] = #llvm.loop_annotation<vectorize = #{{[a-z_0-9]+}}>
+
+// Filter taps leave no loops behind, not even where there are two of them, and the loop over channels
+// stays: its trips are too many. An empty piece of assembly behind each scalar keeps them in order.
+// CHECK-LABEL: llvm.func @taps
+// CHECK-NOT:     "=r,0"
+// CHECK-COUNT-2: llvm.inline_asm has_side_effects "", "=v,=v,0,1,~{memory}"
+// CHECK-NOT:     llvm.inline_asm
+// CHECK:         llvm.br {{.*}} {loop_annotation = #[[GONE]]}
+// CHECK:         llvm.br {{.*}} {loop_annotation = #[[GONE]]}
+// CHECK:         llvm.br {{.*}} {loop_annotation = #[[KEPT]]}
+
+// The pixel that two taps share is read twice, and stands in no register meanwhile.
+// ASM-LABEL:    taps:
+// ASM:          [[LOOP:.+]]:
+// ASM-COUNT-12: vbroadcastss
+// ASM-NOT:      vbroadcastss
+// ASM:          jne [[LOOP]]
+// ASM-NOT:      rsp
+// ASM:          retq
+func.func @taps(%pixels: memref<32x2x4xf32>, %panel: memref<32x2x3x16xf32>,
+                %out: memref<4x8xf32>) {
+  %zero = arith.constant dense<0.0> : vector<8xf32>
+  %sums:4 = affine.for %c = 0 to 32
+      iter_args(%c0 = %zero, %c1 = %zero, %c2 = %zero, %c3 = %zero)
+      -> (vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>) {
+    %of_c:4 = affine.for %r = 0 to 2 iter_args(%r0 = %c0, %r1 = %c1, %r2 = %c2, %r3 = %c3)
+        -> (vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>) {
+      %of_r:4 = affine.for %s = 0 to 3 iter_args(%s0 = %r0, %s1 = %r1, %s2 = %r2, %s3 = %r3)
+          -> (vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>) {
+        %v = affine.vector_load %panel[%c, %r, %s, 0] : memref<32x2x3x16xf32>, vector<8xf32>
+        %w = affine.vector_load %panel[%c, %r, %s, 8] : memref<32x2x3x16xf32>, vector<8xf32>
+        %p = affine.load %pixels[%c, %r, %s] : memref<32x2x4xf32>
+        %0 = vector.outerproduct %v, %p, %s0 {kind = #vector.kind<add>} : vector<8xf32>, f32
+        %1 = vector.outerproduct %w, %p, %s1 {kind = #vector.kind<add>} : vector<8xf32>, f32
+        %q = affine.load %pixels[%c, %r, %s + 1] : memref<32x2x4xf32>
+        %2 = vector.outerproduct %v, %q, %s2 {kind = #vector.kind<add>} : vector<8xf32>, f32
+        %3 = vector.outerproduct %w, %q, %s3 {kind = #vector.kind<add>} : vector<8xf32>, f32
+        affine.yield %0, %1, %2, %3 : vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>
+      }
+      affine.yield %of_r#0, %of_r#1, %of_r#2, %of_r#3
+          : vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>
+    }
+    affine.yield %of_c#0, %of_c#1, %of_c#2, %of_c#3
+        : vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>
+  }
+  affine.vector_store %sums#0, %out[0, 0] : memref<4x8xf32>, vector<8xf32>
+  affine.vector_store %sums#1, %out[1, 0] : memref<4x8xf32>, vector<8xf32>
+  affine.vector_store %sums#2, %out[2, 0] : memref<4x8xf32>, vector<8xf32>
+  affine.vector_store %sums#3, %out[3, 0] : memref<4x8xf32>, vector<8xf32>
+  return
+}
+
+// Of a long loop some trips become one, so many that none are left over.
+// CHECK-LABEL: llvm.func @channels
+// CHECK:         llvm.inline_asm has_side_effects "", "=v,=v,0,1,~{memory}"
+// CHECK:         llvm.br {{.*}} {loop_annotation = #[[FEWER]]}
+// ASM-LABEL:    channels:
+// ASM-COUNT-64: {{vfmadd[0-9]+ps}}
+// ASM-NOT:      {{vfmadd[0-9]+ps}}
+// ASM:          retq
+func.func @channels(%pixels: memref<64x3xf32>, %panel: memref<64x16xf32>,
+                   %out: memref<16xf32>) {
+  %zero = arith.constant dense<0.0> : vector<8xf32>
+  %sums:2 = affine.for %c = 0 to 64 iter_args(%x = %zero, %y = %zero)
+      -> (vector<8xf32>, vector<8xf32>) {
+    %v = affine.vector_load %panel[%c, 0] : memref<64x16xf32>, vector<8xf32>
+    %w = affine.vector_load %panel[%c, 8] : memref<64x16xf32>, vector<8xf32>
+    %p = affine.load %pixels[%c, 0] : memref<64x3xf32>
+    %x_1 = vector.outerproduct %v, %p, %x {kind = #vector.kind<add>} : vector<8xf32>, f32
+    %y_1 = vector.outerproduct %w, %p, %y {kind = #vector.kind<add>} : vector<8xf32>, f32
+    %q = affine.load %pixels[%c, 1] : memref<64x3xf32>
+    %x_2 = vector.outerproduct %v, %q, %x_1 {kind = #vector.kind<add>} : vector<8xf32>, f32
+    %y_2 = vector.outerproduct %w, %q, %y_1 {kind = #vector.kind<add>} : vector<8xf32>, f32
+    affine.yield %x_2, %y_2 : vector<8xf32>, vector<8xf32>
+  }
+  affine.vector_store %sums#0, %out[0] : memref<16xf32>, vector<8xf32>
+  affine.vector_store %sums#1, %out[8] : memref<16xf32>, vector<8xf32>
+  return
+}
+
+// A number of trips that is prime, or not known, leaves some over: what they need would be spilled.
+// CHECK-LABEL: llvm.func @prime
+// CHECK-NOT:     llvm.inline_asm
+// CHECK:         llvm.br {{.*}} {loop_annotation = #[[KEPT]]}
+func.func @prime(%pixels: memref<131x3xf32>, %panel: memref<131x16xf32>,
+                %out: memref<16xf32>) {
+  %zero = arith.constant dense<0.0> : vector<8xf32>
+  %sums:2 = affine.for %c = 0 to 131 iter_args(%x = %zero, %y = %zero)
+      -> (vector<8xf32>, vector<8xf32>) {
+    %v = affine.vector_load %panel[%c, 0] : memref<131x16xf32>, vector<8xf32>
+    %w = affine.vector_load %panel[%c, 8] : memref<131x16xf32>, vector<8xf32>
+    %p = affine.load %pixels[%c, 0] : memref<131x3xf32>
+    %x_1 = vector.outerproduct %v, %p, %x {kind = #vector.kind<add>} : vector<8xf32>, f32
+    %y_1 = vector.outerproduct %w, %p, %y {kind = #vector.kind<add>} : vector<8xf32>, f32
+    %q = affine.load %pixels[%c, 1] : memref<131x3xf32>
+    %x_2 = vector.outerproduct %v, %q, %x_1 {kind = #vector.kind<add>} : vector<8xf32>, f32
+    %y_2 = vector.outerproduct %w, %q, %y_1 {kind = #vector.kind<add>} : vector<8xf32>, f32
+    affine.yield %x_2, %y_2 : vector<8xf32>, vector<8xf32>
+  }
+  affine.vector_store %sums#0, %out[0] : memref<16xf32>, vector<8xf32>
+  affine.vector_store %sums#1, %out[8] : memref<16xf32>, vector<8xf32>
+  return
+}
+
+// CHECK-LABEL: llvm.func @unknown
+// CHECK-NOT:     llvm.inline_asm
+// CHECK:         llvm.br {{.*}} {loop_annotation = #[[KEPT]]}
+func.func @unknown(%pixels: memref<64x3xf32>, %panel: memref<64x16xf32>,
+                  %out: memref<16xf32>, %n: index) {
+  %zero = arith.constant dense<0.0> : vector<8xf32>
+  %sums:2 = affine.for %c = 0 to min affine_map<(d0) -> (d0, 64)>(%n) iter_args(%x = %zero, %y = %zero)
+      -> (vector<8xf32>, vector<8xf32>) {
+    %v = affine.vector_load %panel[%c, 0] : memref<64x16xf32>, vector<8xf32>
+    %w = affine.vector_load %panel[%c, 8] : memref<64x16xf32>, vector<8xf32>
+    %p = affine.load %pixels[%c, 0] : memref<64x3xf32>
+    %x_1 = vector.outerproduct %v, %p, %x {kind = #vector.kind<add>} : vector<8xf32>, f32
+    %y_1 = vector.outerproduct %w, %p, %y {kind = #vector.kind<add>} : vector<8xf32>, f32
+    %q = affine.load %pixels[%c, 1] : memref<64x3xf32>
+    %x_2 = vector.outerproduct %v, %q, %x_1 {kind = #vector.kind<add>} : vector<8xf32>, f32
+    %y_2 = vector.outerproduct %w, %q, %y_1 {kind = #vector.kind<add>} : vector<8xf32>, f32
+    affine.yield %x_2, %y_2 : vector<8xf32>, vector<8xf32>
+  }
+  affine.vector_store %sums#0, %out[0] : memref<16xf32>, vector<8xf32>
+  affine.vector_store %sums#1, %out[8] : memref<16xf32>, vector<8xf32>
+  return
+}
+
+// With one product for each scalar sums would be collected in the registers of scalars.
+// CHECK-LABEL: llvm.func @one_vector
+// CHECK-NOT:     llvm.inline_asm
+// CHECK:         llvm.br {{.*}} {loop_annotation = #[[KEPT]]}
+func.func @one_vector(%pixels: memref<64xf32>, %panel: memref<64x8xf32>, %out: memref<8xf32>) {
+  %zero = arith.constant dense<0.0> : vector<8xf32>
+  %sum = affine.for %c = 0 to 64 iter_args(%x = %zero) -> vector<8xf32> {
+    %w = affine.vector_load %panel[%c, 0] : memref<64x8xf32>, vector<8xf32>
+    %p = affine.load %pixels[%c] : memref<64xf32>
+    %next = vector.outerproduct %w, %p, %x {kind = #vector.kind<add>} : vector<8xf32>, f32
+    affine.yield %next : vector<8xf32>
+  }
+  affine.vector_store %sum, %out[0] : memref<8xf32>, vector<8xf32>
+  return
+}
+
+// A loop that carries no sums is no reduction.
+// CHECK-LABEL: llvm.func @no_sums
+// CHECK-NOT:     llvm.inline_asm
+// CHECK:         llvm.br {{.*}} {loop_annotation = #[[KEPT]]}
+func.func @no_sums(%pixels: memref<4xf32>, %weights: memref<16xf32>, %out: memref<4x16xf32>) {
+  %zero = arith.constant dense<0.0> : vector<8xf32>
+  %v = affine.vector_load %weights[0] : memref<16xf32>, vector<8xf32>
+  %w = affine.vector_load %weights[8] : memref<16xf32>, vector<8xf32>
+  affine.for %i = 0 to 4 {
+    %p = affine.load %pixels[%i] : memref<4xf32>
+    %x = vector.outerproduct %v, %p, %zero {kind = #vector.kind<add>} : vector<8xf32>, f32
+    %y = vector.outerproduct %w, %p, %zero {kind = #vector.kind<add>} : vector<8xf32>, f32
+    affine.vector_store %x, %out[%i, 0] : memref<4x16xf32>, vector<8xf32>
+    affine.vector_store %y, %out[%i, 8] : memref<4x16xf32>, vector<8xf32>
+  }
+  return
+}
