@@ -32,6 +32,10 @@ LEAST_VECTORS = 2
 sums wander from step to step, and are spilled to be back in time for the next trip. (A body like
 that waits for its loads more than for anything else.)"""
 
+REGISTER_BITS = (128, 256)
+"""Of the vectors that are passed through assembly: any CPU that code is generated for has registers
+for them. (With 512 bits register tiles are large, and reductions are left as they are.)"""
+
 _PRODUCT = "vector.outerproduct"
 _VANISHES = "full = true"
 
@@ -51,7 +55,7 @@ def unroll_reductions(module: Any) -> None:
         else:
             products = sum(map(len, by_scalar))
         how = _unrolling(products, trips(loop), has_inner=bool(inner))
-        if how is None or any(len(same) < LEAST_VECTORS for same in by_scalar):
+        if how is None or not all(map(_can_be_kept_in_order, by_scalar)):
             continue
         for same in by_scalar:
             _keep_in_order(same)
@@ -60,17 +64,17 @@ def unroll_reductions(module: Any) -> None:
             vanished.append((loop, products * (trips(loop) or 0)))
 
 
-def _by_scalar(body: Sequence[Any]) -> list[list[Any]]:
-    """The outer products of a body, those with the same scalar together."""
-    products = (operation for operation in body if operation.name == _PRODUCT)
-    return [list(same) for _, same in groupby(products, key=lambda product: product.operands[1])]
-
-
 def is_unrolled(loop: Any) -> bool:
     """Whether a loop is marked to vanish."""
     if ANNOTATION not in loop.attributes:
         return False
     return bool(loop.attributes[ANNOTATION] == _annotation(loop, _VANISHES))
+
+
+def _by_scalar(body: Sequence[Any]) -> list[list[Any]]:
+    """The outer products of a body, those with the same scalar together."""
+    products = (operation for operation in body if operation.name == _PRODUCT)
+    return [list(same) for _, same in groupby(products, key=lambda product: product.operands[1])]
 
 
 def _unrolling(products: int, number: int | None, has_inner: bool) -> str | None:
@@ -83,6 +87,16 @@ def _unrolling(products: int, number: int | None, has_inner: bool) -> str | None
     counts = range(-(-ENOUGH // products), MOST // products + 1)
     count = next((n for n in counts if number % n == 0), None)
     return None if count is None or has_inner else f"count = {count}"
+
+
+def _can_be_kept_in_order(products: Sequence[Any]) -> bool:
+    """Whether the sums of so many multiply-adds of a scalar, or of a vector, may be passed."""
+    ir = bindings_of(products[0]).ir
+    type_ = products[0].results[0].type
+    if len(products) < LEAST_VECTORS or type_.rank != 1 or type_.scalable:
+        return False
+    is_float = isinstance(type_.element_type, ir.F32Type | ir.F64Type)
+    return is_float and type_.shape[0] * type_.element_type.width in REGISTER_BITS
 
 
 def _keep_in_order(products: Sequence[Any]) -> None:

@@ -2,7 +2,7 @@
 // RUN: mopt-compile %s -o %t.s --cpu skylake-avx512 && FileCheck %s --check-prefix=ASM --input-file=%t.s
 
 // Outer products are one FMA per vector, with the pixel broadcast from memory; shuffles stay
-// shuffles, masked stores masked stores; nothing is vectorised once more.
+// shuffles, masked stores masked stores; nothing is unrolled or vectorised once more.
 // CHECK-LABEL: llvm.func @kernel
 // CHECK-COUNT-2: llvm.intr.fmuladd({{.*}}) : (vector<16xf32>
 // CHECK-NOT:     llvm.intr.fmuladd
@@ -15,13 +15,13 @@
 // ASM:         {{vpermi2ps|vpermt2ps|vshufps|vunpcklps}}
 // ASM:         vmovups %zmm{{[0-9]+}}, {{.*}} {%k{{[1-7]}}}
 // ASM:         retq
-func.func @kernel(%pixels: memref<131x2xf32>, %panel: memref<131x16xf32>, %out: memref<27xf32>) {
+func.func @kernel(%pixels: memref<64x2xf32>, %panel: memref<64x16xf32>, %out: memref<27xf32>) {
   %zero = arith.constant dense<0.0> : vector<16xf32>
-  %sums:2 = affine.for %c = 0 to 131 iter_args(%x = %zero, %y = %zero)
+  %sums:2 = affine.for %c = 0 to 64 iter_args(%x = %zero, %y = %zero)
       -> (vector<16xf32>, vector<16xf32>) {
-    %w = affine.vector_load %panel[%c, 0] : memref<131x16xf32>, vector<16xf32>
-    %p = affine.load %pixels[%c, 0] : memref<131x2xf32>
-    %q = affine.load %pixels[%c, 1] : memref<131x2xf32>
+    %w = affine.vector_load %panel[%c, 0] : memref<64x16xf32>, vector<16xf32>
+    %p = affine.load %pixels[%c, 0] : memref<64x2xf32>
+    %q = affine.load %pixels[%c, 1] : memref<64x2xf32>
     %x_next = vector.outerproduct %w, %p, %x {kind = #vector.kind<add>} : vector<16xf32>, f32
     %y_next = vector.outerproduct %w, %q, %y {kind = #vector.kind<add>} : vector<16xf32>, f32
     affine.yield %x_next, %y_next : vector<16xf32>, vector<16xf32>

@@ -166,3 +166,46 @@ func.func @no_sums(%pixels: memref<4xf32>, %weights: memref<16xf32>, %out: memre
   }
   return
 }
+
+// Not every CPU with AVX2 has a register of 512 bits, and none has one for an outer product of two
+// vectors.
+// CHECK-LABEL: llvm.func @wide
+// CHECK-NOT:     llvm.inline_asm
+// CHECK:         llvm.br {{.*}} {loop_annotation = #[[KEPT]]}
+func.func @wide(%pixels: memref<4xf32>, %panel: memref<4x32xf32>, %out: memref<32xf32>) {
+  %zero = arith.constant dense<0.0> : vector<16xf32>
+  %sums:2 = affine.for %c = 0 to 4 iter_args(%x = %zero, %y = %zero)
+      -> (vector<16xf32>, vector<16xf32>) {
+    %v = affine.vector_load %panel[%c, 0] : memref<4x32xf32>, vector<16xf32>
+    %w = affine.vector_load %panel[%c, 16] : memref<4x32xf32>, vector<16xf32>
+    %p = affine.load %pixels[%c] : memref<4xf32>
+    %x_1 = vector.outerproduct %v, %p, %x {kind = #vector.kind<add>} : vector<16xf32>, f32
+    %y_1 = vector.outerproduct %w, %p, %y {kind = #vector.kind<add>} : vector<16xf32>, f32
+    affine.yield %x_1, %y_1 : vector<16xf32>, vector<16xf32>
+  }
+  affine.vector_store %sums#0, %out[0] : memref<32xf32>, vector<16xf32>
+  affine.vector_store %sums#1, %out[16] : memref<32xf32>, vector<16xf32>
+  return
+}
+
+// CHECK-LABEL: llvm.func @two_vectors
+// CHECK-NOT:     llvm.inline_asm
+// CHECK:         llvm.br {{.*}} {loop_annotation = #[[KEPT]]}
+func.func @two_vectors(%pixels: memref<4x2xf32>, %panel: memref<4x4xf32>,
+                       %out: memref<4x2x4xf32>) {
+  %zero = arith.constant dense<0.0> : vector<4x2xf32>
+  %sums:2 = affine.for %c = 0 to 4 iter_args(%x = %zero, %y = %zero)
+      -> (vector<4x2xf32>, vector<4x2xf32>) {
+    %v = affine.vector_load %panel[%c, 0] : memref<4x4xf32>, vector<4xf32>
+    %p = affine.vector_load %pixels[%c, 0] : memref<4x2xf32>, vector<2xf32>
+    %x_1 = vector.outerproduct %v, %p, %x {kind = #vector.kind<add>} : vector<4xf32>, vector<2xf32>
+    %y_1 = vector.outerproduct %v, %p, %y {kind = #vector.kind<add>} : vector<4xf32>, vector<2xf32>
+    affine.yield %x_1, %y_1 : vector<4x2xf32>, vector<4x2xf32>
+  }
+  %x_row = vector.extract %sums#0[0] : vector<2xf32> from vector<4x2xf32>
+  %y_row = vector.extract %sums#1[0] : vector<2xf32> from vector<4x2xf32>
+  %at = arith.constant 0 : index
+  vector.store %x_row, %out[%at, %at, %at] : memref<4x2x4xf32>, vector<2xf32>
+  vector.store %y_row, %out[%at, %at, %at] : memref<4x2x4xf32>, vector<2xf32>
+  return
+}
