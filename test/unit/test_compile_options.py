@@ -18,7 +18,8 @@ from mopt_mlir.lowering.target import host
         ("skylake", "i7-9700k"),
         ("broadwell", "haswell"),  # its ancestor
         ("alderlake", "i7-9700k"),  # not its AVX-512 relatives
-        ("znver3", "generic-avx2"),
+        ("znver3", "znver3"),
+        ("znver2", "generic-avx2"),
         ("tigerlake", "generic-avx512"),  # which archspec does not know
     ],
 )
