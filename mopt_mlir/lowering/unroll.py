@@ -5,7 +5,9 @@ in 16 registers, and the 8 loads that these need, they are a fifth of all. A cor
 instructions at a time has no slots for that, and neither has one that shares its front end with
 another thread.
 
-LLVM unrolls the loops that are marked here, and no others.
+A loop of few trips vanishes. Of a longer one several trips become one, and a second loop takes what
+is left over, which LLVM would do around the sums of the first, and spill them. So all that LLVM is
+told is which loops are to vanish.
 """
 
 from __future__ import annotations
@@ -16,13 +18,13 @@ from typing import Any
 
 from mopt_mlir.bindings import bindings_of
 from mopt_mlir.lowering.fallback import ANNOTATION, NOT_VECTORISED
-from mopt_mlir.lowering.operations import find, trips
+from mopt_mlir.lowering.operations import constant, find, trips
 
 WIDE = 24
 """Multiply-adds of a body beside which stepping and jumping hardly weighs: it is left as it is."""
 
 ENOUGH = 48
-"""Multiply-adds that a body has at least when its loop has been unrolled in part."""
+"""Multiply-adds that a body has at least when several trips of its loop have become one."""
 
 MOST = 128
 """Multiply-adds of a body whose loops have vanished: code is to stay in the instruction cache."""
@@ -37,38 +39,41 @@ REGISTER_BITS = (128, 256)
 for them. (With 512 bits register tiles are large, and reductions are left as they are.)"""
 
 _PRODUCT = "vector.outerproduct"
-_VANISHES = "full = true"
 
 
 def unroll_reductions(module: Any) -> None:
-    """Mark the innermost loops over outer products, and those around them that are innermost then,
-    for LLVM to unroll."""
+    """Unroll the innermost loops over outer products, and those around them that are innermost
+    then."""
     vanished: list[tuple[Any, int]] = []  # and the multiply-adds that they leave behind
     for loop in find(module, "scf.for"):  # inner loops come first
         body = [operation.operation for operation in loop.regions[0].blocks[0].operations]
         inner = [operation for operation in body if operation.name == loop.name]
         by_scalar = _by_scalar(body)
-        if not loop.results:  # no reduction, which carries sums
+        step = constant(loop.operands[2])
+        if step is None or not loop.results:  # a reduction carries sums
             continue
         if inner:
             products = sum(left for one, left in vanished if [one] == inner)
         else:
             products = sum(map(len, by_scalar))
-        how = _unrolling(products, trips(loop), has_inner=bool(inner))
-        if how is None or not all(map(_can_be_kept_in_order, by_scalar)):
+        number = trips(loop)
+        together = _together(products, number, _most_trips(loop, step), has_inner=bool(inner))
+        if together is None or not all(map(_can_be_kept_in_order, by_scalar)):
             continue
         for same in by_scalar:
             _keep_in_order(same)
-        loop.attributes[ANNOTATION] = _annotation(loop, how)
-        if how == _VANISHES:
-            vanished.append((loop, products * (trips(loop) or 0)))
+        if together == number:
+            loop.attributes[ANNOTATION] = _vanishing(loop)
+            vanished.append((loop, products * number))
+        else:
+            _split(loop, together, step * together)
 
 
 def is_unrolled(loop: Any) -> bool:
     """Whether a loop is marked to vanish."""
     if ANNOTATION not in loop.attributes:
         return False
-    return bool(loop.attributes[ANNOTATION] == _annotation(loop, _VANISHES))
+    return bool(loop.attributes[ANNOTATION] == _vanishing(loop))
 
 
 def _by_scalar(body: Sequence[Any]) -> list[list[Any]]:
@@ -77,16 +82,74 @@ def _by_scalar(body: Sequence[Any]) -> list[list[Any]]:
     return [list(same) for _, same in groupby(products, key=lambda product: product.operands[1])]
 
 
-def _unrolling(products: int, number: int | None, has_inner: bool) -> str | None:
-    """How a loop of `number` trips is unrolled whose body has so many multiply-adds. Where it
-    stays, no trips are left over: LLVM would spill the sums around a loop that does the rest."""
-    if not products or number is None or (products >= WIDE and not has_inner):
+def _together(products: int, number: int | None, most: int | None, has_inner: bool) -> int | None:
+    """How many trips become one, of the `number` (at most `most`) of a loop whose body has so many
+    multiply-adds: all of them if the loop is to vanish, None if it is left as it is."""
+    if not products:
         return None
-    if products * number <= MOST:
-        return _VANISHES
+    if number is not None and products * number <= MOST and (has_inner or products < WIDE):
+        return number
+    if products >= WIDE:
+        return None
     counts = range(-(-ENOUGH // products), MOST // products + 1)
-    count = next((n for n in counts if number % n == 0), None)
-    return None if count is None or has_inner else f"count = {count}"
+    if most is not None and most < 2 * counts[0]:
+        return None
+    if number is None:
+        return counts[0]
+    return min(counts, key=lambda count: number % count)
+
+
+def _most_trips(loop: Any, step: int) -> int | None:
+    """How often an `scf.for` runs at most: through a tile, of which the last one may be smaller."""
+    lower, upper = list(loop.operands)[:2]
+    if getattr(upper.owner, "name", "") != "arith.minsi":
+        return trips(loop)
+    ends = [end.owner for end in upper.owner.operands]
+    sums = [end.operands for end in ends if getattr(end, "name", "") == "arith.addi"]
+    lengths = [constant(length) for start, length in sums if start == lower]
+    return min((-(-n // step) for n in lengths if n is not None), default=None)
+
+
+def _split(loop: Any, together: int, length: int) -> None:
+    """Let a loop in front of `loop` take its trips, so many at a time, and `loop` what is left.
+
+    `length` is how far so many trips go. The new loop counts from 0 by 1: where it ends LLVM can
+    then tell without a comparison of its own."""
+    bindings = bindings_of(loop)
+    ir, arith, scf = bindings.ir, bindings.arith, bindings.scf
+    lower, upper, _, *sums = loop.operands
+    number = trips(loop)
+    with loop.context, ir.InsertionPoint(loop), loop.location:
+        index = ir.IndexType.get()
+        zero, one = arith.constant(index, 0), arith.constant(index, 1)
+        stride = arith.constant(index, length)
+        if number is None:
+            rounds = arith.divsi(arith.subi(upper, lower), stride)
+        else:
+            rounds = arith.constant(index, number // together)
+        front = scf.ForOp(zero, rounds, one, sums)
+        front.attributes[ANNOTATION] = loop.attributes[ANNOTATION]
+        with ir.InsertionPoint(front.body):
+            start = arith.addi(lower, arith.muli(front.induction_variable, stride))
+            trip = loop.clone()
+            trip.operands[0], trip.operands[1] = zero, stride
+            scf.YieldOp(trip.results)
+        counter = trip.regions[0].blocks[0].arguments[0]
+        with ir.InsertionPoint.at_block_begin(counter.owner):
+            place = arith.addi(start, counter)
+        counter.replace_all_uses_except(place, place.owner.operation)
+        left = arith.addi(lower, arith.muli(rounds, stride))
+    trip.attributes[ANNOTATION] = _vanishing(loop)
+    for i, value in enumerate(front.inner_iter_args):
+        trip.operands[3 + i] = value
+    if number is not None and number % together == 0:
+        for result, value in zip(loop.results, front.results, strict=True):
+            result.replace_all_uses_with(value)
+        loop.erase()
+        return
+    loop.operands[0] = left
+    for i, value in enumerate(front.results):
+        loop.operands[3 + i] = value
 
 
 def _can_be_kept_in_order(products: Sequence[Any]) -> bool:
@@ -129,6 +192,6 @@ def _passed(ir: Any, values: Sequence[Any]) -> tuple[list[Any], Any]:
     return passed, assembly
 
 
-def _annotation(loop: Any, unrolling: str) -> Any:
-    text = f"#llvm.loop_annotation<{NOT_VECTORISED}, unroll = <{unrolling}>>"
+def _vanishing(loop: Any) -> Any:
+    text = f"#llvm.loop_annotation<{NOT_VECTORISED}, unroll = <full = true>>"
     return bindings_of(loop).ir.Attribute.parse(text, loop.context)

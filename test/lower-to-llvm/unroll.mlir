@@ -2,9 +2,7 @@
 // RUN: mopt-compile %s -o %t.s --cpu haswell && FileCheck %s --check-prefix=ASM --input-file=%t.s
 
 // CHECK-DAG: #[[FULL:.+]] = #llvm.loop_unroll<full = true>
-// CHECK-DAG: #[[PART:.+]] = #llvm.loop_unroll<count = 16 : i64>
 // CHECK-DAG: #[[GONE:.+]] = #llvm.loop_annotation<{{.*}}unroll = #[[FULL]]>
-// CHECK-DAG: #[[FEWER:.+]] = #llvm.loop_annotation<{{.*}}unroll = #[[PART]]>
 // CHECK-DAG: #[[KEPT:.+]] = #llvm.loop_annotation<vectorize = #{{[a-z_0-9]+}}>
 
 // Filter taps leave no loops behind, not even where there are two of them, and the loop over channels
@@ -58,10 +56,21 @@ func.func @taps(%pixels: memref<32x2x4xf32>, %panel: memref<32x2x3x16xf32>,
   return
 }
 
-// Of a long loop some trips become one, so many that none are left over.
+// Of a long loop sixteen trips become one: a loop that vanishes, in one that stays.
 // CHECK-LABEL: llvm.func @channels
-// CHECK:         llvm.inline_asm has_side_effects "", "=v,=v,0,1,~{memory}"
-// CHECK:         llvm.br {{.*}} {loop_annotation = #[[FEWER]]}
+// CHECK-DAG:     %[[ROUNDS:.+]] = llvm.mlir.constant(4 : index)
+// CHECK-DAG:     %[[ONE:.+]] = llvm.mlir.constant(1 : index)
+// CHECK-DAG:     %[[STRIDE:.+]] = llvm.mlir.constant(16 : index)
+// CHECK:         llvm.icmp "slt" %[[ROUND:.+]], %[[ROUNDS]]
+// CHECK:         %[[START:.+]] = llvm.mul %[[ROUND]], %[[STRIDE]]
+// CHECK:         llvm.icmp "slt" %[[TRIP:.+]], %[[STRIDE]]
+// CHECK:         llvm.add %[[START]], %[[TRIP]]
+// CHECK-COUNT-2: llvm.inline_asm has_side_effects "", "=v,=v,0,1,~{memory}"
+// CHECK:         llvm.br {{.*}} {loop_annotation = #[[GONE]]}
+// CHECK:         llvm.add %[[ROUND]], %[[ONE]]
+// CHECK:         llvm.br {{.*}} {loop_annotation = #[[KEPT]]}
+// CHECK-NOT:     llvm.br {{.*}} {loop_annotation
+// CHECK:         llvm.return
 // ASM-LABEL:    channels:
 // ASM-COUNT-64: {{vfmadd[0-9]+ps}}
 // ASM-NOT:      {{vfmadd[0-9]+ps}}
@@ -86,9 +95,16 @@ func.func @channels(%pixels: memref<64x3xf32>, %panel: memref<64x16xf32>,
   return
 }
 
-// A number of trips that is prime, or not known, leaves some over: what they need would be spilled.
+// What is left of a number of trips that nothing divides, as little as can be, has its own loop.
 // CHECK-LABEL: llvm.func @prime
-// CHECK-NOT:     llvm.inline_asm
+// CHECK-DAG:     %[[ROUNDS:.+]] = llvm.mlir.constant(10 : index)
+// CHECK-DAG:     %[[LEFT:.+]] = llvm.mlir.constant(130 : index)
+// CHECK-DAG:     %[[ALL:.+]] = llvm.mlir.constant(131 : index)
+// CHECK:         llvm.icmp "slt" %{{.+}}, %[[ROUNDS]]
+// CHECK:         llvm.br {{.*}} {loop_annotation = #[[GONE]]}
+// CHECK:         llvm.br {{.*}} {loop_annotation = #[[KEPT]]}
+// CHECK:         llvm.br ^{{.*}}(%[[LEFT]],
+// CHECK:         llvm.icmp "slt" %{{.+}}, %[[ALL]]
 // CHECK:         llvm.br {{.*}} {loop_annotation = #[[KEPT]]}
 func.func @prime(%pixels: memref<131x3xf32>, %panel: memref<131x16xf32>,
                 %out: memref<16xf32>) {
@@ -110,14 +126,47 @@ func.func @prime(%pixels: memref<131x3xf32>, %panel: memref<131x16xf32>,
   return
 }
 
+// So is what is left of trips that nobody knows. The sums stay in registers throughout.
 // CHECK-LABEL: llvm.func @unknown
-// CHECK-NOT:     llvm.inline_asm
+// CHECK:         llvm.br {{.*}} {loop_annotation = #[[GONE]]}
 // CHECK:         llvm.br {{.*}} {loop_annotation = #[[KEPT]]}
+// CHECK:         llvm.br {{.*}} {loop_annotation = #[[KEPT]]}
+// ASM-LABEL:    unknown:
+// ASM-NOT:      rsp
+// ASM-COUNT-48: {{vfmadd[0-9]+ps}}
+// ASM-NOT:      rsp
+// ASM-COUNT-4:  {{vfmadd[0-9]+ps}}
+// ASM-NOT:      {{vfmadd[0-9]+ps}}
+// ASM:          retq
 func.func @unknown(%pixels: memref<64x3xf32>, %panel: memref<64x16xf32>,
                   %out: memref<16xf32>, %n: index) {
   %zero = arith.constant dense<0.0> : vector<8xf32>
   %sums:2 = affine.for %c = 0 to min affine_map<(d0) -> (d0, 64)>(%n) iter_args(%x = %zero, %y = %zero)
       -> (vector<8xf32>, vector<8xf32>) {
+    %v = affine.vector_load %panel[%c, 0] : memref<64x16xf32>, vector<8xf32>
+    %w = affine.vector_load %panel[%c, 8] : memref<64x16xf32>, vector<8xf32>
+    %p = affine.load %pixels[%c, 0] : memref<64x3xf32>
+    %x_1 = vector.outerproduct %v, %p, %x {kind = #vector.kind<add>} : vector<8xf32>, f32
+    %y_1 = vector.outerproduct %w, %p, %y {kind = #vector.kind<add>} : vector<8xf32>, f32
+    %q = affine.load %pixels[%c, 1] : memref<64x3xf32>
+    %x_2 = vector.outerproduct %v, %q, %x_1 {kind = #vector.kind<add>} : vector<8xf32>, f32
+    %y_2 = vector.outerproduct %w, %q, %y_1 {kind = #vector.kind<add>} : vector<8xf32>, f32
+    affine.yield %x_2, %y_2 : vector<8xf32>, vector<8xf32>
+  }
+  affine.vector_store %sums#0, %out[0] : memref<16xf32>, vector<8xf32>
+  affine.vector_store %sums#1, %out[8] : memref<16xf32>, vector<8xf32>
+  return
+}
+
+// Of a tile that does not run twice as often nothing is gained.
+// CHECK-LABEL: llvm.func @tile
+// CHECK-NOT:     llvm.inline_asm
+// CHECK:         llvm.br {{.*}} {loop_annotation = #[[KEPT]]}
+func.func @tile(%pixels: memref<64x3xf32>, %panel: memref<64x16xf32>,
+               %out: memref<16xf32>, %n: index) {
+  %zero = arith.constant dense<0.0> : vector<8xf32>
+  %sums:2 = affine.for %c = %n to min affine_map<(d0) -> (d0 + 23, 64)>(%n)
+      iter_args(%x = %zero, %y = %zero) -> (vector<8xf32>, vector<8xf32>) {
     %v = affine.vector_load %panel[%c, 0] : memref<64x16xf32>, vector<8xf32>
     %w = affine.vector_load %panel[%c, 8] : memref<64x16xf32>, vector<8xf32>
     %p = affine.load %pixels[%c, 0] : memref<64x3xf32>
