@@ -20,6 +20,7 @@ UNITS = {
     "fma_latency": "cycles",
     "evicted_store_cycles": "cycles",
     "saved_line_cycles": "cycles",
+    "crossing_cycles": "cycles",
     "size": "bytes",
     "line": "bytes",
     "bandwidth": "GB/s",

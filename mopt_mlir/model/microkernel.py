@@ -76,10 +76,10 @@ class RegisterTile:
     """What a core does for one register tile.
 
     `steps` outer products over all reduction dims, each with `accumulators` FMAs of `slots` issue
-    slots (`Machine.slots`), loads that take `loads` slots, and `conflicts` cycles in which it waits
-    for lines that were evicted; at each visit `store_conflicts` cycles for lines of sums that were,
-    and `lines` of sums that it leaves to the next one; once, `finish` cycles in which the sums are
-    stored to the output. A step reads `input` and `weights` elements, and `output`
+    slots (`Machine.slots`), loads that take `loads` slots, and `waiting` cycles for lines that were
+    evicted, or that a load crosses; at each visit `store_conflicts` cycles for lines of sums that
+    were evicted, and `lines` of sums that it leaves to the next one; once, `finish` cycles in which
+    the sums are stored to the output. A step reads `input` and `weights` elements, and `output`
     elements are written.
     """
 
@@ -87,7 +87,7 @@ class RegisterTile:
     accumulators: int
     slots: int
     loads: float
-    conflicts: float
+    waiting: float
     store_conflicts: float
     lines: float
     finish: float
@@ -100,7 +100,7 @@ class RegisterTile:
         vectors = self.accumulators * self.slots
         save = vectors * STORE_CYCLES + self.store_conflicts
         restore = vectors / machine.loads_per_cycle
-        step = step_cycles(machine, vectors, self.loads) + self.conflicts
+        step = step_cycles(machine, vectors, self.loads) + self.waiting
         return RegisterWork(
             cycles=self.steps * step + self.finish - save - restore,
             cycles_per_visit=CALL_CYCLES + save + restore,
@@ -211,14 +211,15 @@ def _register_tile(
     vectors = -(-tile[kernel.lanes] // kernel.vector)
     width = vectors * kernel.vector
     slots = machine.slots(8 * problem.output.element.size * kernel.vector)
-    a_load = slots + (0.0 if panels else _crossing_slots(problem, machine, kernel))
+    crossing = 0.0 if panels else _crossing(problem, machine, kernel)
+    a_load = slots + crossing
     # Per step, elements of the input and of the weights.
     input_, weights, loads = rows, width, rows + vectors * a_load
     if kernel.lanes in problem.input.dims:
         input_, weights = width, rows
         if kernel.lanes in problem.weights.dims:  # a group: no operand is the same for two outputs
             input_, weights, loads = rows * width, width, (rows + 1) * vectors * a_load
-    waiting = _conflicts(machine, broadcast(problem, kernel), tile)
+    too_many = _conflicts(machine, broadcast(problem, kernel), tile)
     evicted = _conflicts(machine, problem.output, tile)
     store = machine.evicted_store_cycles or EVICTED_STORE_CYCLES
     in_output = problem.output.runs_along(kernel.lanes)  # where sums wait for the next visit
@@ -227,7 +228,7 @@ def _register_tile(
         accumulators=rows * vectors,
         slots=slots,
         loads=loads,
-        conflicts=CONFLICT_CYCLES * waiting,
+        waiting=CONFLICT_CYCLES * too_many + (machine.crossing_cycles or 0.0) * vectors * crossing,
         store_conflicts=max(store, EVICTED_SUMS_CYCLES) * evicted if in_output else 0.0,
         lines=rows * width * problem.output.element.size / machine.cache("L1").line,
         finish=_output_cycles(problem, kernel, tile, vectors, slots)
@@ -249,9 +250,9 @@ def _conflicts(machine: Machine, tensor: Tensor, tile: Mapping[str, int]) -> int
     return conflicting_lines(tensor, sizes, machine.cache("L1"))
 
 
-def _crossing_slots(problem: Problem, machine: Machine, kernel: Microkernel) -> float:
-    """Load slots that a vector load takes more, on average over where it may begin: one where it
-    crosses a cache line. Operands begin with a line."""
+def _crossing(problem: Problem, machine: Machine, kernel: Microkernel) -> float:
+    """The part of the vector loads that cross a cache line, and take one more slot for it, on
+    average over where they may begin. Operands begin with a line."""
     operands = [t for t in (problem.input, problem.weights) if kernel.lanes in t.dims]
     grains = [_grain(problem, tensor, kernel) for tensor in operands]
     behind = kernel.vector - min(grains)

@@ -260,6 +260,10 @@ def test_vector_loads_that_may_cross_a_line_take_more_slots(size, slots) -> None
     kernel = Microkernel("w", 16, {"w": 48, "k": 4}, ("c", "r", "s"))
     (whole, *_) = tile_kinds(problem, ZEN5, kernel, panels=False)
     assert whole.tile.loads == pytest.approx(4 + 3 * slots)  # a broadcast for each channel
+    slow = replace(ZEN5, crossing_cycles=0.5)
+    (waiting, *_) = tile_kinds(problem, slow, kernel, panels=False)
+    assert waiting.tile.waiting - whole.tile.waiting == pytest.approx(0.5 * 3 * (slots - 1))
+    assert replace(waiting.tile, waiting=whole.tile.waiting) == whole.tile
 
 
 def test_vectors_of_panels_never_cross_a_line() -> None:

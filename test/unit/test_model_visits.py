@@ -35,7 +35,7 @@ def tile(accumulators: int, loads: int, steps: int) -> RegisterTile:
         accumulators=accumulators,
         slots=1,
         loads=loads,
-        conflicts=0.0,
+        waiting=0.0,
         store_conflicts=0.0,
         lines=float(accumulators),
         finish=float(accumulators),
@@ -86,7 +86,7 @@ def test_every_further_visit_costs_something():
 
 def test_waiting_for_evicted_lines_comes_on_top():
     plain = tile(28, 16, 100)
-    evicted = replace(plain, conflicts=3.0, store_conflicts=15.0)
+    evicted = replace(plain, waiting=3.0, store_conflicts=15.0)
     assert cycles(evicted, 5) - cycles(plain, 5) == pytest.approx(100 * 3 + 4 * 15)
 
 
