@@ -85,7 +85,8 @@ def _hide_second_trips(module: Any) -> None:
     bindings = bindings_of(module)
     ir = bindings.ir
     for loop in find(module, "scf.for"):
-        if trips(loop) != 2 or is_unrolled(loop):
+        is_ours = isinstance(loop.operands[1].type, ir.IndexType)
+        if trips(loop) != 2 or is_unrolled(loop) or not is_ours:
             continue
         upper = constant(loop.operands[1])
         with module.context, ir.InsertionPoint(loop), loop.location:

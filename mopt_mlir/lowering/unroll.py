@@ -39,34 +39,31 @@ REGISTER_BITS = (128, 256)
 for them. (With 512 bits register tiles are large, and reductions are left as they are.)"""
 
 _PRODUCT = "vector.outerproduct"
+_BULKY = ("scf.for", "scf.while", "scf.parallel", "func.call")
 
 
 def unroll_reductions(module: Any) -> None:
     """Unroll the innermost loops over outer products, and those around them that are innermost
     then."""
-    vanished: list[tuple[Any, int]] = []  # and the multiply-adds that they leave behind
     for loop in find(module, "scf.for"):  # inner loops come first
-        body = [operation.operation for operation in loop.regions[0].blocks[0].operations]
-        inner = [operation for operation in body if operation.name == loop.name]
-        by_scalar = _by_scalar(body)
+        body, inner = _body(loop), _inner(loop)
+        lower, upper, *_ = loop.operands
         step = constant(loop.operands[2])
-        if step is None or not loop.results:  # a reduction carries sums
+        if step is None or not loop.results or "unsignedCmp" in loop.attributes:
+            continue  # a reduction carries sums
+        if any(find(operation, *_BULKY) for operation in body if operation not in inner):
             continue
-        if inner:
-            products = sum(left for one, left in vanished if [one] == inner)
-        else:
-            products = sum(map(len, by_scalar))
-        number = trips(loop)
-        together = _together(products, number, _most_trips(loop, step), has_inner=bool(inner))
-        if together is None or not all(map(_can_be_kept_in_order, by_scalar)):
+        number, most = (_trips(of(lower, upper), step) for of in (_length, _longest))
+        together = _together(_products(loop), number, most, has_inner=bool(inner))
+        by_scalar = _by_scalar(body)
+        if together is None or not all(_can_be_kept_in_order(same, body) for same in by_scalar):
             continue
         for same in by_scalar:
             _keep_in_order(same)
-        if together == number:
+        if together == trips(loop):
             loop.attributes[ANNOTATION] = _vanishing(loop)
-            vanished.append((loop, products * number))
         else:
-            _split(loop, together, step * together)
+            _split(loop, number, together, together * step)
 
 
 def is_unrolled(loop: Any) -> bool:
@@ -74,6 +71,24 @@ def is_unrolled(loop: Any) -> bool:
     if ANNOTATION not in loop.attributes:
         return False
     return bool(loop.attributes[ANNOTATION] == _vanishing(loop))
+
+
+def _body(loop: Any) -> list[Any]:
+    return [operation.operation for operation in loop.regions[0].blocks[0].operations]
+
+
+def _inner(loop: Any) -> list[Any]:
+    return [operation for operation in _body(loop) if operation.name == "scf.for"]
+
+
+def _products(loop: Any) -> int:
+    """The multiply-adds of a body, in which there may be a loop that vanishes; 0 if it stays."""
+    inner = _inner(loop)
+    if not inner:
+        return sum(map(len, _by_scalar(_body(loop))))
+    if len(inner) > 1 or not is_unrolled(inner[0]):
+        return 0
+    return _products(inner[0]) * (trips(inner[0]) or 0)
 
 
 def _by_scalar(body: Sequence[Any]) -> list[list[Any]]:
@@ -85,7 +100,7 @@ def _by_scalar(body: Sequence[Any]) -> list[list[Any]]:
 def _together(products: int, number: int | None, most: int | None, has_inner: bool) -> int | None:
     """How many trips become one, of the `number` (at most `most`) of a loop whose body has so many
     multiply-adds: all of them if the loop is to vanish, None if it is left as it is."""
-    if not products:
+    if not products or number == 0:
         return None
     if number is not None and products * number <= MOST and (has_inner or products < WIDE):
         return number
@@ -99,34 +114,45 @@ def _together(products: int, number: int | None, most: int | None, has_inner: bo
     return min(counts, key=lambda count: number % count)
 
 
-def _most_trips(loop: Any, step: int) -> int | None:
-    """How often an `scf.for` runs at most: through a tile, of which the last one may be smaller."""
-    lower, upper = list(loop.operands)[:2]
+def _trips(length: int | None, step: int) -> int | None:
+    return None if length is None else max(0, -(-length // step))
+
+
+def _length(lower: Any, upper: Any) -> int | None:
+    """How far it is from one bound of a loop to the other, if that is always the same: in all, or
+    through a tile."""
+    if getattr(upper.owner, "name", "") == "arith.addi":
+        start, length = upper.owner.operands
+        return constant(length) if start == lower else None
+    start, end = constant(lower), constant(upper)
+    return None if start is None or end is None else end - start
+
+
+def _longest(lower: Any, upper: Any) -> int | None:
+    """How far it is at most: the last tile may be smaller."""
     if getattr(upper.owner, "name", "") != "arith.minsi":
-        return trips(loop)
-    ends = [end.owner for end in upper.owner.operands]
-    sums = [end.operands for end in ends if getattr(end, "name", "") == "arith.addi"]
-    lengths = [constant(length) for start, length in sums if start == lower]
-    return min((-(-n // step) for n in lengths if n is not None), default=None)
+        return _length(lower, upper)
+    lengths = [_longest(lower, end) for end in upper.owner.operands]
+    return min((length for length in lengths if length is not None), default=None)
 
 
-def _split(loop: Any, together: int, length: int) -> None:
-    """Let a loop in front of `loop` take its trips, so many at a time, and `loop` what is left.
-
-    `length` is how far so many trips go. The new loop counts from 0 by 1: where it ends LLVM can
-    then tell without a comparison of its own."""
+def _split(loop: Any, number: int | None, together: int, length: int) -> None:
+    """Let a loop in front of `loop` take its trips, of which there are `number`, so many at a time,
+    and `loop` what is left. So many trips go through `length`. The new loop counts from 0 by 1:
+    where it ends LLVM can then tell without a comparison of its own."""
     bindings = bindings_of(loop)
     ir, arith, scf = bindings.ir, bindings.arith, bindings.scf
     lower, upper, _, *sums = loop.operands
-    number = trips(loop)
+    word = lower.type
     with loop.context, ir.InsertionPoint(loop), loop.location:
-        index = ir.IndexType.get()
-        zero, one = arith.constant(index, 0), arith.constant(index, 1)
-        stride = arith.constant(index, length)
+        zero, one = arith.constant(word, 0), arith.constant(word, 1)
+        stride = arith.constant(word, length)
         if number is None:
-            rounds = arith.divsi(arith.subi(upper, lower), stride)
+            is_empty = arith.cmpi(arith.CmpIPredicate.sge, lower, upper)
+            distance = arith.select(is_empty, zero, arith.subi(upper, lower))
+            rounds = arith.divsi(distance, stride)
         else:
-            rounds = arith.constant(index, number // together)
+            rounds = arith.constant(word, number // together)
         front = scf.ForOp(zero, rounds, one, sums)
         front.attributes[ANNOTATION] = loop.attributes[ANNOTATION]
         with ir.InsertionPoint(front.body):
@@ -138,7 +164,11 @@ def _split(loop: Any, together: int, length: int) -> None:
         with ir.InsertionPoint.at_block_begin(counter.owner):
             place = arith.addi(start, counter)
         counter.replace_all_uses_except(place, place.owner.operation)
-        left = arith.addi(lower, arith.muli(rounds, stride))
+        first = constant(lower)
+        if number is None or first is None:
+            left = arith.addi(lower, arith.muli(rounds, stride))
+        else:
+            left = arith.constant(word, first + number // together * length)
     trip.attributes[ANNOTATION] = _vanishing(loop)
     for i, value in enumerate(front.inner_iter_args):
         trip.operands[3 + i] = value
@@ -152,14 +182,30 @@ def _split(loop: Any, together: int, length: int) -> None:
         loop.operands[3 + i] = value
 
 
-def _can_be_kept_in_order(products: Sequence[Any]) -> bool:
-    """Whether the sums of so many multiply-adds of a scalar, or of a vector, may be passed."""
+def _can_be_kept_in_order(products: Sequence[Any], body: Sequence[Any]) -> bool:
+    """Whether the sums of so many multiply-adds of a scalar, or of a vector, may be passed behind
+    the last of them, as none is used before, and all have registers."""
     ir = bindings_of(products[0]).ir
-    type_ = products[0].results[0].type
-    if len(products) < LEAST_VECTORS or type_.rank != 1 or type_.scalable:
-        return False
-    is_float = isinstance(type_.element_type, ir.F32Type | ir.F64Type)
-    return is_float and type_.shape[0] * type_.element_type.width in REGISTER_BITS
+    before = body[: body.index(products[-1]) + 1]
+    for product in products:
+        type_ = product.results[0].type
+        if type_.rank != 1 or type_.scalable:
+            return False
+        if not isinstance(type_.element_type, ir.F32Type | ir.F64Type):
+            return False
+        if type_.shape[0] * type_.element_type.width not in REGISTER_BITS:
+            return False
+        users = (use.owner.operation for use in product.results[0].uses)
+        if any(_ancestor(user, body) in before for user in users):
+            return False
+    return len(products) >= LEAST_VECTORS
+
+
+def _ancestor(operation: Any, body: Sequence[Any]) -> Any:
+    """What there is around an operation in a body that it is in."""
+    while operation not in body:
+        operation = operation.parent.operation
+    return operation
 
 
 def _keep_in_order(products: Sequence[Any]) -> None:

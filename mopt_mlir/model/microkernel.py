@@ -212,13 +212,13 @@ def _register_tile(
     width = vectors * kernel.vector
     slots = machine.slots(8 * problem.output.element.size * kernel.vector)
     crossing = 0.0 if panels else _crossing(problem, machine, kernel)
-    a_load = slots + crossing
-    # Per step, elements of the input and of the weights.
-    input_, weights, loads = rows, width, rows + vectors * a_load
+    # Per step, elements of the input and of the weights, loads of vectors and of elements.
+    input_, weights, whole, single = rows, width, vectors, rows
     if kernel.lanes in problem.input.dims:
         input_, weights = width, rows
         if kernel.lanes in problem.weights.dims:  # a group: no operand is the same for two outputs
-            input_, weights, loads = rows * width, width, (rows + 1) * vectors * a_load
+            input_, weights, whole, single = rows * width, width, (rows + 1) * vectors, 0
+    crossed = (machine.crossing_cycles or 0.0) * whole * crossing
     too_many = _conflicts(machine, broadcast(problem, kernel), tile)
     evicted = _conflicts(machine, problem.output, tile)
     store = machine.evicted_store_cycles or EVICTED_STORE_CYCLES
@@ -227,8 +227,8 @@ def _register_tile(
         steps=steps,
         accumulators=rows * vectors,
         slots=slots,
-        loads=loads,
-        waiting=CONFLICT_CYCLES * too_many + (machine.crossing_cycles or 0.0) * vectors * crossing,
+        loads=single + whole * (slots + crossing),
+        waiting=CONFLICT_CYCLES * too_many + crossed,
         store_conflicts=max(store, EVICTED_SUMS_CYCLES) * evicted if in_output else 0.0,
         lines=rows * width * problem.output.element.size / machine.cache("L1").line,
         finish=_output_cycles(problem, kernel, tile, vectors, slots)

@@ -200,46 +200,6 @@ def test_interchanged_loops_compute_the_same(order):
     np.testing.assert_array_equal(c, expected)
 
 
-@pytest.mark.parametrize("step", [1, 3])
-def test_loops_of_any_length_are_unrolled(step):
-    """Several trips become one, and some may be left over, or none be there at all."""
-    function = compile(
-        f"""func.func @f(%pixels: memref<100x2xf32>, %panel: memref<100x16xf32>,
-                    %out: memref<2x16xf32>, %first: index, %last: index) {{
-          %zero = arith.constant 0 : index
-          %one = arith.constant 1 : index
-          %eight = arith.constant 8 : index
-          %step = arith.constant {step} : index
-          %a = vector.load %out[%zero, %zero] : memref<2x16xf32>, vector<8xf32>
-          %b = vector.load %out[%one, %eight] : memref<2x16xf32>, vector<8xf32>
-          %sums:2 = scf.for %c = %first to %last step %step iter_args(%x = %a, %y = %b)
-              -> (vector<8xf32>, vector<8xf32>) {{
-            %v = vector.load %panel[%c, %zero] : memref<100x16xf32>, vector<8xf32>
-            %w = vector.load %panel[%c, %eight] : memref<100x16xf32>, vector<8xf32>
-            %p = memref.load %pixels[%c, %one] : memref<100x2xf32>
-            %0 = vector.outerproduct %v, %p, %x {{kind = #vector.kind<add>}} : vector<8xf32>, f32
-            %1 = vector.outerproduct %w, %p, %y {{kind = #vector.kind<add>}} : vector<8xf32>, f32
-            scf.yield %0, %1 : vector<8xf32>, vector<8xf32>
-          }}
-          vector.store %sums#0, %out[%zero, %zero] : memref<2x16xf32>, vector<8xf32>
-          vector.store %sums#1, %out[%one, %eight] : memref<2x16xf32>, vector<8xf32>
-          return
-        }}""",
-        passes=NO_TILING,
-        cpu="haswell",
-    )["f"]
-    rng = np.random.default_rng(0)
-    pixels, panel = (rng.integers(-4, 5, (100, n)).astype(F32) for n in (2, 16))
-    for first, last in ((0, 0), (7, 5), (2, 3), (0, 23), (1, 25), (3, 27), (0, 72), (5, 100)):
-        out = rng.integers(-4, 5, (2, 16)).astype(F32)
-        expected = out.astype(np.float64)
-        for c in range(first, last, step):
-            expected[0, :8] += np.float64(pixels[c, 1]) * panel[c, :8]
-            expected[1, 8:] += np.float64(pixels[c, 1]) * panel[c, 8:]
-        function(pixels, panel, out, first, last)
-        np.testing.assert_array_equal(out, expected)
-
-
 def test_compiling_again_and_again_keeps_nothing():
     text = "define void @f() { ret void }"
     pages = Path("/proc/self/statm")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from problems import grouped
 
 from mopt_mlir.machine import Machine, by_name
 from mopt_mlir.model.footprint import output_runs
@@ -264,6 +265,18 @@ def test_vector_loads_that_may_cross_a_line_take_more_slots(size, slots) -> None
     (waiting, *_) = tile_kinds(problem, slow, kernel, panels=False)
     assert waiting.tile.waiting - whole.tile.waiting == pytest.approx(0.5 * 3 * (slots - 1))
     assert replace(waiting.tile, waiting=whole.tile.waiting) == whole.tile
+
+
+def test_a_group_waits_for_each_of_its_vectors_that_crosses_a_line() -> None:
+    """Both operands are vectors there: one of weights, and one of each pixel."""
+    problem = grouped(g=20, k=1, h=8, w=8, c=1, r=3, s=3)
+    kernel, machine = Microkernel("g", 8, {"g": 8, "w": 4}, ("r", "s")), by_name("znver3")
+    slow, fast = (
+        tile_kinds(problem, replace(machine, crossing_cycles=each), kernel, panels=False)[0].tile
+        for each in (0.5, None)
+    )
+    assert fast.loads == pytest.approx(5 * (1 + 7 / 16))  # channels may begin anywhere
+    assert slow.waiting - fast.waiting == pytest.approx(0.5 * 5 * 7 / 16)
 
 
 def test_vectors_of_panels_never_cross_a_line() -> None:
