@@ -139,8 +139,11 @@ def test_the_smallest_of_several_bounds_counts(bound, is_unrolled):
     vector.store %2, %out[%zero, %zero] : memref<2x16xf32>, vector<16xf32>""",
         # what else there is would be there many times
         PRODUCTS + """
-    scf.for %i = %zero to %eight step %one {
-      memref.store %p, %out[%zero, %i] : memref<2x16xf32>
+    %first = arith.cmpi eq, %c, %zero : index
+    scf.if %first {
+      scf.for %i = %zero to %eight step %one {
+        memref.store %p, %out[%zero, %i] : memref<2x16xf32>
+      }
     }""",
     ],
     ids=["chained", "between", "wide", "bulky"],
