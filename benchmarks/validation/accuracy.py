@@ -9,17 +9,13 @@ from statistics import fmean, pstdev
 
 import numpy as np
 
-from .criteria import EXCEPTIONS, MEAN_LOSS, TOP5_LOSS, USUAL_LOSS, WORST_LOSS
+from .criteria import MEAN_LOSS, TOP5_LOSS, USUAL_LOSS, WORST_LOSS, usual_needed
 from .judgement import Verdict
 
 ERRORS = (0.02, 0.03, 0.05, 0.07)
 """Standard deviations of the logarithm of predicted / measured seconds."""
 
 DRAWS = 400
-
-GOOD = 1.5
-"""Plans that take at most so many times as long as the best: which of them is taken decides on what
-is lost."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +45,7 @@ def lost_by_chance(verdicts: Sequence[Verdict], error: float) -> Lost:
     usual = (top <= USUAL_LOSS).sum(axis=0)
     reached = (
         (top.max(axis=0) <= WORST_LOSS)
-        & (usual >= len(verdicts) - EXCEPTIONS)
+        & (usual >= usual_needed(len(verdicts)))
         & (top.mean(axis=0) <= MEAN_LOSS)
         & (top5.max(axis=0) <= TOP5_LOSS)
     )
@@ -62,7 +58,6 @@ def error_of_good_plans(verdicts: Sequence[Verdict]) -> float:
     an operator: the mean over the operators."""
     found = []
     for verdict in verdicts:
-        limit = GOOD * verdict.best_sampled.seconds
-        good = [point for point in verdict.sample if point.seconds <= limit]
-        found.append(pstdev(log(point.prediction.cost / point.seconds) for point in good))
+        errors = (log(point.prediction.cost / point.seconds) for point in verdict.good)
+        found.append(pstdev(errors))
     return fmean(found)

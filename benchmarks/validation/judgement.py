@@ -20,6 +20,10 @@ from .records import (
 )
 from .volumes import ASSOCIATIVE, FULL, Volumes
 
+GOOD = 1.5
+"""Plans that take at most so many times as long as the best: which of them is taken decides on what
+is lost."""
+
 
 @dataclass(frozen=True)
 class Point:
@@ -84,6 +88,11 @@ class Verdict:
         return _fastest(self.sample)
 
     @cached_property
+    def good(self) -> list[Point]:
+        """The good ones of the sample."""
+        return [p for p in self.sample if p.seconds <= GOOD * self.best_sampled.seconds]
+
+    @cached_property
     def best(self) -> Point:
         """The fastest of all plans that were timed."""
         return _fastest(list(self.points.values()))
@@ -108,6 +117,14 @@ class Verdict:
         return statistics.loss(min(p.seconds for p in ranked[:k]), self.best.seconds)
 
     @property
+    def lead(self) -> float:
+        """How much faster the own plan is than the best sampled one: a ratio; NaN if one of them
+        was not timed."""
+        if self.own is None or not self.sample:
+            return nan
+        return self.best_sampled.seconds / self.own.seconds
+
+    @property
     def gain_of_candidates(self) -> float:
         """How much faster the best of the candidates is than the own plan: a ratio, at least 1."""
         if self.own is None:
@@ -129,10 +146,16 @@ class Verdict:
 
     @property
     def noise(self) -> float:
-        """The relative standard error of a loss: of the two plans that it compares."""
+        """The relative standard error of the own plan's loss: of the two plans that it compares."""
         if self.own is None:
             return nan
         return hypot(self.own.uncertainty, self.best.uncertainty)
+
+    @property
+    def noise_of_top(self) -> float:
+        """The same of the top-1 loss among the sample."""
+        (chosen,) = self.foremost(1)
+        return hypot(chosen.uncertainty, self.best_sampled.uncertainty)
 
     def gflops(self, point: Point) -> float:
         return self.workload.flops / point.seconds * 1e-9

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import isnan, nan
 from statistics import fmean, median
@@ -11,10 +11,13 @@ from . import statistics
 from .criteria import USUAL_LOSS
 from .judgement import Point, Verdict
 
+PREDICTED = "the predicted time"
+OBJECTIVE = "what the solver minimises"
+
 MODELS: Mapping[str, Callable[[Point], float]] = {
     "the time to compute": lambda point: point.prediction.seconds["compute"],
-    "what the solver minimises": lambda point: point.objective,
-    "the predicted time": lambda point: point.prediction.cost,
+    OBJECTIVE: lambda point: point.objective,
+    PREDICTED: lambda point: point.prediction.cost,
 }
 """From the simplest to the one that is on trial, by what plans are ordered by."""
 
@@ -22,31 +25,49 @@ MODELS: Mapping[str, Callable[[Point], float]] = {
 @dataclass(frozen=True)
 class Order:
     """Plans in the order of a model: the median rank correlation with measured times among the
-    sampled plans of an operator, the mean of what its choice among them loses, how many operators
-    lose no more than usual, and the mean of what its choice among the own plan and the other
+    sampled plans of an operator, and among the `good` ones of them, what its choice among them
+    loses for each operator, and the mean of what its choice among the own plan and the other
     candidates loses against all."""
 
     model: str
     spearman: float
-    loss: float
-    usual: int
+    good: float
+    losses: Mapping[str, float]
     chosen: float
+
+    @property
+    def loss(self) -> float:
+        """The mean."""
+        return fmean(self.losses.values())
+
+    @property
+    def worst(self) -> str:
+        """The operator that loses most."""
+        return max(self.losses, key=lambda name: self.losses[name])
+
+    @property
+    def usual(self) -> int:
+        """How many operators lose no more than usual."""
+        return sum(loss <= USUAL_LOSS for loss in self.losses.values())
 
 
 def orders(verdicts: Sequence[Verdict]) -> Iterator[Order]:
     """The order of each model, on all operators with a sample."""
     verdicts = [verdict for verdict in verdicts if verdict.sample]
     for model, value in MODELS.items():
-        ranks = [_spearman(verdict.sample, value) for verdict in verdicts]
-        losses = [_loss(verdict.sample, value, verdict.best_sampled) for verdict in verdicts]
         chosen = [_loss(v.candidates, value, v.best) for v in verdicts if v.candidates]
         yield Order(
             model,
-            median([rank for rank in ranks if not isnan(rank)] or [nan]),
-            fmean(losses),
-            sum(loss <= USUAL_LOSS for loss in losses),
+            _median(_spearman(verdict.sample, value) for verdict in verdicts),
+            _median(_spearman(verdict.good, value) for verdict in verdicts),
+            {v.name: _loss(v.sample, value, v.best_sampled) for v in verdicts},
             fmean(chosen) if chosen else nan,
         )
+
+
+def _median(ranks: Iterable[float]) -> float:
+    """Of those that are defined; those of equal values are not."""
+    return median([rank for rank in ranks if not isnan(rank)] or [nan])
 
 
 def _spearman(points: Sequence[Point], value: Callable[[Point], float]) -> float:

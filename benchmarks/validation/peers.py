@@ -4,39 +4,61 @@ from __future__ import annotations
 
 from ..comparison import Comparison, Row
 from ..peers import OURS, REGISTRY
+from ..results import Record
 from ..summary import geometric_mean
 from .tables import Rows, number
 
+BEST_OF_FIVE = "mopt-5"
+
 
 def columns(comparison: Comparison) -> list[str]:
-    return ["operator", *(REGISTRY[peer].title for peer in comparison.peers)]
+    titles = (REGISTRY[peer].title for peer in comparison.peers)
+    return ["operator", *titles, "best other", "ours / best other"]
 
 
 def rows(comparison: Comparison) -> Rows:
-    """Mean GFLOP/s with 95% confidence intervals; below, how much faster ours are (geometric means
-    over the operators that both could do)."""
-    found = [
-        [row.operator, *(_mean_rate(row, peer) for peer in comparison.peers)]
-        for row in comparison.rows
-    ]
-    for ours in (OURS, "mopt-5"):
+    """Mean GFLOP/s with 95% confidence intervals, and how much faster ours is than the best of the
+    others; below, how much faster ours are than each (geometric means over the operators that both
+    could do)."""
+    found = []
+    for row in comparison.rows:
+        best, one = _best(row), row.records.get(OURS)
+        found.append(
+            [
+                row.operator,
+                *(_mean_rate(row.records.get(peer)) for peer in comparison.peers),
+                REGISTRY[best.peer].title if best else "",
+                number(_ratio(one, best)) if best and one and one.is_correct else "",
+            ]
+        )
+    for ours in (OURS, BEST_OF_FIVE):
         if ours in comparison.peers:
-            cells = [number(_speedup(comparison, ours, peer)) for peer in comparison.peers]
-            found.append([f"{REGISTRY[ours].title} / ...", *cells])
+            speedups = [_speedup(comparison, ours, peer) for peer in (*comparison.peers, None)]
+            *cells, over_best = map(number, speedups)
+            found.append([f"{REGISTRY[ours].title} / ...", *cells, "", over_best])
     return found
 
 
-def _mean_rate(row: Row, peer: str) -> str:
-    record = row.records.get(peer)
-    if record is None:
-        return ""
-    return f"{record.gflops_mean:.1f} +- {record.ci95 or 0:.1f}"
+def _mean_rate(record: Record | None) -> str:
+    return f"{record.gflops_mean:.1f} +- {record.ci95 or 0:.1f}" if record else ""
 
 
-def _speedup(comparison: Comparison, ours: str, peer: str) -> float:
-    pairs = [
-        (row.records[ours], row.records[peer])
+def _best(row: Row) -> Record | None:
+    """The fastest of the others whose result is right, by its mean."""
+    rivals = (record for peer, record in row.records.items() if REGISTRY[peer].is_rival)
+    right = (record for record in rivals if record.is_correct)
+    return max(right, key=lambda record: record.gflops_mean, default=None)
+
+
+def _ratio(ours: Record, other: Record) -> float:
+    return ours.gflops_mean / other.gflops_mean
+
+
+def _speedup(comparison: Comparison, ours: str, peer: str | None) -> float:
+    """Over `peer`, or the best other of each operator, where both are right."""
+    pairs = (
+        (row.records.get(ours), row.records.get(peer) if peer else _best(row))
         for row in comparison.rows
-        if {ours, peer} <= row.records.keys()
-    ]
-    return geometric_mean(a.gflops_mean / b.gflops_mean for a, b in pairs)
+    )
+    right = ((one, other) for one, other in pairs if one and one.is_correct and other)
+    return geometric_mean(_ratio(one, other) for one, other in right if other.is_correct)

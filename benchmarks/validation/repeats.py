@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cached_property
 from math import expm1, log, nan
 from statistics import fmean, median
@@ -36,6 +37,12 @@ class Repeat:
         earlier = {verdict.name: verdict for verdict in self.before.verdicts}
         pairs = [(earlier[v.name], v) for v in self.trial.verdicts if v.name in earlier]
         return [pair for pair in pairs if _common(*pair)]
+
+    @property
+    def hours(self) -> float:
+        """Between the starts of the two."""
+        before, now = (datetime.fromisoformat(t.head["date"]) for t in (self.before, self.trial))
+        return (now - before).total_seconds() / 3600
 
     @property
     def plans(self) -> int:

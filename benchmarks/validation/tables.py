@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from math import isnan, log
-from statistics import fmean, median, pstdev
+from statistics import fmean, pstdev
 
 import numpy as np
 
-from mopt_mlir.model.cost import MEMORY, TENSORS
+from mopt_mlir.model.cost import MEMORY
 
 from ..comparison import describe_sizes
 from ..latency import MEMORY as MEMORY_CHAIN
@@ -16,10 +16,10 @@ from ..latency import PARTS
 from ..runner import sizes_of
 from .accuracy import ERRORS, error_of_good_plans, lost_by_chance
 from .criteria import USUAL_LOSS, figures
-from .judgement import Flow, Point, Trial, Verdict
+from .judgement import Point, Trial, Verdict
 from .orders import orders
 from .repeats import Repeat
-from .volumes import ASSOCIATIVE
+from .statistics import interval_of_mean
 
 Rows = list[list[str]]
 
@@ -30,11 +30,12 @@ LOSS_COLUMNS = (
     "top-1",
     "top-2",
     "top-5",
+    "top-1 +-",
     "own, GFLOP/s",
     "of peak",
     "own, top-1",
     "own, top-5",
-    "+-",
+    "own +-",
     "A/A",
     "Spearman",
     "Kendall",
@@ -44,6 +45,7 @@ MACHINE_COLUMNS = (
     "planned for",
     "vectors",
     "caches",
+    "kernel",
     "commit",
     "measured on",
 )
@@ -51,24 +53,17 @@ ORDER_COLUMNS = (
     "trial",
     "plans in the order of",
     "Spearman: median",
+    "of good plans",
     "top-1 loss: mean",
+    "95% interval",
+    "worst",
     "within 3%",
     "loss of its choice among the candidates: mean",
 )
 TIME_COLUMNS = ("trial", "own plans and candidates", "sample", "sample: bound by memory")
-VOLUME_COLUMNS = (
-    "from",
-    "own plans and candidates: median error",
-    "sample: median error",
-    "by tiles alone",
-    "predicted / simulated, 10% to 90%",
-    "where slowest: plans",
-    "where slowest: median error",
-    "conflicts: median",
-    "conflicts: 90%",
-)
 REPEAT_COLUMNS = (
     "trial",
+    "hours later",
     "plans",
     "time differs: median",
     "time differs: 90%",
@@ -89,9 +84,6 @@ ACCURACY_COLUMNS = (
     "all reached",
 )
 LATENCY_COLUMNS = ("trial", "looks", *PARTS, MEMORY_CHAIN)
-CHECK_COLUMNS = ("operator", "L1 misses", "by valgrind", "L2 misses", "by valgrind")
-MISS_COLUMNS = ("operator", "plan", "predicted, ms", "measured, ms", "what")
-GROUP_COLUMNS = ("plans with", "number", "measured / predicted", "spread")
 
 
 def figure_rows(trials: Sequence[Trial]) -> Rows:
@@ -107,11 +99,13 @@ def machine_rows(trials: Iterable[Trial]) -> Rows:
     """What each trial was measured on, with which code, and when."""
     rows = []
     for trial in trials:
-        planned = trial.head["machine"]["planned_for"]
+        machine = trial.head["machine"]
+        planned = machine["planned_for"]
         caches = ", ".join(f"{c['name']} {c['size'] >> 10} KiB" for c in planned["caches"])
         commit, day = (trial.head["commit"] or "unknown")[:10], trial.head["date"][:10]
         vectors = f"{planned['vector_bits']}-bit"
-        rows.append([trial.title, f"`{planned['cpu']}`", vectors, caches, commit, day])
+        cpu = f"`{planned['cpu']}`"
+        rows.append([trial.title, cpu, vectors, caches, machine["system"], commit, day])
     return rows
 
 
@@ -121,12 +115,16 @@ def order_rows(trials: Iterable[Trial]) -> Rows:
     for trial in trials:
         sampled = [verdict for verdict in trial.verdicts if verdict.sample]
         for turn, order in enumerate(orders(sampled) if sampled else ()):
+            low, high = interval_of_mean(list(order.losses.values()))
             rows.append(
                 [
                     "" if turn else trial.title,
                     order.model,
                     number(order.spearman),
+                    number(order.good),
                     percent(order.loss),
+                    f"{percent(low)} to {percent(high)}",
+                    f"{percent(order.losses[order.worst])} ({order.worst})",
                     f"{order.usual} of {len(sampled)}",
                     percent(order.chosen),
                 ]
@@ -169,6 +167,7 @@ def _loss_row(verdict: Verdict) -> list[str]:
         describe_sizes(sizes_of(verdict.workload)),
         f"{verdict.gflops(verdict.best_sampled):.1f}" if sample else "",
         *(percent(verdict.top_loss(k)) if sample else "" for k in (1, 2, 5)),
+        percent(verdict.noise_of_top) if sample else "",
         f"{rate:.1f}" if own else "",
         f"{rate / verdict.peak_gflops:.0%}" if own else "",
         *(percent(verdict.chosen_loss(k)) for k in (1, 5)),
@@ -184,6 +183,7 @@ def repeat_rows(repeats: Iterable[Repeat]) -> Rows:
     return [
         [
             repeat.trial.title,
+            f"{repeat.hours:.0f}",
             str(repeat.plans),
             percent(repeat.shift(0.5)),
             percent(repeat.shift(0.9)),
@@ -229,71 +229,6 @@ def latency_rows(trials: Iterable[Trial]) -> Rows:
     return rows
 
 
-def volume_rows(trial: Trial) -> Rows:
-    """A line for each resource that moves data."""
-    rows = []
-    for resource in MEMORY:
-        sample = [flow for flow in trial.flows if flow.sampled]
-        own = [flow for flow in trial.flows if not flow.sampled]
-        slowest = [flow for flow in sample if flow.slowest_memory == resource]
-        conflicts = [flow.conflicts(resource) for flow in sample]
-        low, high = np.quantile([flow.ratio(resource) for flow in sample or own], [0.1, 0.9])
-        rows.append(
-            [
-                resource,
-                _error(own, resource),
-                _error(sample, resource),
-                percent(median(abs(f.ratio_of_tiles(resource) - 1) for f in sample or own)),
-                f"{low:.2f} to {high:.2f}",
-                str(len(slowest)),
-                _error(slowest, resource),
-                f"{median(conflicts):.2f}" if conflicts else "",
-                f"{np.quantile(conflicts, 0.9):.2f}" if conflicts else "",
-            ]
-        )
-    return rows
-
-
-def tensor_rows(trial: Trial) -> Rows:
-    """Predicted / simulated volume by resource and tensor, median: own plans, then the sample."""
-    return [
-        [resource, tensor, *_tensor_cells(trial, resource, tensor)]
-        for resource in MEMORY
-        for tensor in (*TENSORS, "packing")
-    ]
-
-
-def _tensor_cells(trial: Trial, resource: str, tensor: str) -> list[str]:
-    def ratios(sampled: bool) -> list[float]:
-        pairs = (
-            (f.resident[resource].get(tensor, 0), f.found[ASSOCIATIVE][resource][tensor])
-            for f in trial.flows
-            if f.sampled == sampled
-        )
-        return [predicted / found for predicted, found in pairs if predicted and found]
-
-    return [f"{median(r):.2f}" if r else "" for r in (ratios(False), ratios(True))]
-
-
-def check_rows(trial: Trial) -> Rows:
-    """Simulated misses beside valgrind's, of those plans that it ran."""
-    return [
-        [
-            flow.operator,
-            *(
-                text
-                for cache in ("L1", "L2")
-                for text in (
-                    f"{flow.misses[cache]:,}",
-                    f"{flow.valgrind[cache] / flow.misses[cache] - 1:+.1%}",
-                )
-            ),
-        ]
-        for flow in trial.flows
-        if flow.valgrind
-    ]
-
-
 # ---- texts --------------------------------------------------------------------------------------
 
 
@@ -303,11 +238,6 @@ def percent(value: float) -> str:
 
 def number(value: float) -> str:
     return "" if isnan(value) else f"{value:.2f}"
-
-
-def _error(flows: Iterable[Flow], resource: str) -> str:
-    errors = [abs(flow.ratio(resource) - 1) for flow in flows]
-    return f"{median(errors):.1%}" if errors else ""
 
 
 def spread_of_rounds(trial: Trial) -> Iterator[float]:

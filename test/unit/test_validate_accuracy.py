@@ -6,16 +6,21 @@ from types import SimpleNamespace
 import pytest
 
 from benchmarks.validation.accuracy import DRAWS, error_of_good_plans, lost_by_chance
+from benchmarks.validation.criteria import usual_needed
+from benchmarks.validation.judgement import Verdict
+from benchmarks.workloads import Workload
 
 
-def verdict(*times: float, predicted: tuple[float, ...] = ()) -> SimpleNamespace:
+def verdict(*times: float, predicted: tuple[float, ...] = ()) -> Verdict:
     """An operator whose plans take so many seconds."""
     costs = predicted or times
-    points = [
-        SimpleNamespace(seconds=seconds, prediction=SimpleNamespace(cost=cost))
-        for seconds, cost in zip(times, costs, strict=True)
-    ]
-    return SimpleNamespace(sample=points, best_sampled=min(points, key=lambda p: p.seconds))
+    points = {
+        str(turn): SimpleNamespace(
+            seconds=seconds, prediction=SimpleNamespace(cost=cost), sampled=True, final=False
+        )
+        for turn, (seconds, cost) in enumerate(zip(times, costs, strict=True))
+    }
+    return Verdict(Workload("R0", k=1, h=1, w=1, c=1, r=1, s=1), 1.0, points, (), 0.0, ())
 
 
 def test_exact_predictions_lose_nothing():
@@ -40,9 +45,11 @@ def test_of_two_plans_the_slower_is_taken_as_often_as_errors_exceed_the_gap(slow
 
 
 def test_operators_that_lose_more_than_usual_decide():
-    """Each of six that lose 4% is wrong in half of all draws: at most two are in 22 of 64."""
-    operators = [verdict(1.0, 1 / 0.96)] * 6 + [verdict(1.0)] * 94
+    """Each of six that lose 4% is wrong in half of all draws: at most two are in 22 of 64. Of 32
+    operators two may be, of fewer proportionally fewer."""
+    operators = [verdict(1.0, 1 / 0.96)] * 6 + [verdict(1.0)] * 26
     assert lost_by_chance(operators, 5.0).reached == pytest.approx(22 / 64, abs=0.1)
+    assert [usual_needed(number) for number in (1, 7, 15, 16, 32, 100)] == [1, 7, 14, 15, 30, 94]
 
 
 def test_the_mean_decides():

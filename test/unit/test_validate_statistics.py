@@ -64,3 +64,15 @@ def test_drift_of_the_machine_is_divided_out():
     )  # fmt: skip
     assert statistics.round_ratios(measurement) == [2.0, 2.0, 2.0]
     assert statistics.paired_ratio(measurement) == 2.0
+
+
+def test_intervals_of_means_are_as_wide_as_those_of_a_normal_distribution():
+    """Of many values; and of values that are all equal there is nothing to be drawn."""
+    values = [0.0, 1.0] * 200
+    low, high = statistics.interval_of_mean(values)
+    half = 1.96 * 0.5 / math.sqrt(400)
+    assert (low, high) == (
+        pytest.approx(0.5 - half, abs=0.005),
+        pytest.approx(0.5 + half, abs=0.005),
+    )
+    assert statistics.interval_of_mean([2.0, 2.0]) == (2.0, 2.0)

@@ -1,0 +1,75 @@
+"""What was found, in short: the first section of the document, all of it counted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import isnan, nan
+from statistics import median
+
+from ..summary import geometric_mean
+from .criteria import figures
+from .judgement import GOOD, Trial
+from .orders import OBJECTIVE, PREDICTED, Order, orders
+from .tables import number, percent
+
+_TEXT = """\
+## In short
+
+- The plan that the compiler took on the day of a trial is at least as fast as the best of
+  {samples} random plans in {wins} cases, a case being an operator in a trial; {advantage}
+  times as fast in the geometric mean of a trial.
+- Against the fastest of all plans that were timed with it, it loses {own} (means of trials).
+  In {ours} cases that is the plan itself or another candidate of the same solver: how far the
+  fastest plan of all is, nobody knows.
+- Predicted and measured times of random plans have rank correlations of {correlation}
+  (medians of trials; the worst operator of all has {least}), those of good ones, which take up to
+  {good} times as long as the best, {good_correlation}.
+- To pick the fastest of {samples} random plans takes more than that. What is lost by the model's
+  choice among them exceeds {missed} of the limits below; the mean loss is {sample}, by the
+  objective that the solver minimises {objective}.
+- What the slowest memory of a random plan moves is predicted with median errors of up to {volume},
+  against simulated caches.
+- The fastest of five candidates is {gain} times as fast as the own plan.
+"""
+
+
+def in_short(trials: Sequence[Trial]) -> str:
+    """The section; what no trial measured is said not to be."""
+    verdicts = [v for trial in trials for v in trial.verdicts if not isnan(v.lead)]
+    found = [figure for trial in trials for figure in figures(trial)]
+    ranked = [
+        {order.model: order for order in orders(trial.verdicts)}
+        for trial in trials
+        if any(verdict.sample for verdict in trial.verdicts)
+    ]
+
+    def values_of(what: str) -> list[float]:
+        return [f.value for f in found if f.title.endswith(what) and not isnan(f.value)]
+
+    def means_of(model: str, value: Callable[[Order], float]) -> list[float]:
+        return [x for orders in ranked if not isnan(x := value(orders[model]))]
+
+    limits = [f for f in found if "among the sample" in f.title and not isnan(f.value)]
+    leads = [[v.lead for v in trial.verdicts if not isnan(v.lead)] for trial in trials]
+    return _TEXT.format(
+        samples=round(median([len(verdict.sample) for verdict in verdicts] or [0])),
+        wins=f"{sum(v.lead >= 1 for v in verdicts)} of {len(verdicts)}",
+        advantage=_between([geometric_mean(found) for found in leads if found], number),
+        own=_between(values_of("own plan, against all: mean"), percent),
+        ours=f"{sum(not v.best.sampled for v in verdicts)} of {len(verdicts)}",
+        correlation=_between(means_of(PREDICTED, lambda order: order.spearman), number),
+        least=number(min(values_of("measured time: worst"), default=nan)),
+        good=GOOD,
+        good_correlation=_between(means_of(PREDICTED, lambda order: order.good), number),
+        missed=f"{sum(not f.is_met for f in limits)} of {len(limits)}",
+        sample=_between(means_of(PREDICTED, lambda order: order.loss), percent),
+        objective=_between(means_of(OBJECTIVE, lambda order: order.loss), percent),
+        volume=percent(max(values_of("slowest memory: median error"), default=nan)),
+        gain=_between(values_of("geometric mean of speeds"), "{:.3f}".format),
+    )
+
+
+def _between(values: Sequence[float], text: Callable[[float], str]) -> str:
+    """The least and the largest, or what all are."""
+    ends = dict.fromkeys(map(text, (min(values), max(values)))) if values else ["(not measured)"]
+    return " to ".join(ends)

@@ -1,0 +1,100 @@
+"""The tables of the report that compare predicted volumes with simulated ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from statistics import median
+
+import numpy as np
+
+from mopt_mlir.model.cost import MEMORY, TENSORS
+
+from .judgement import Flow, Trial
+from .tables import Rows, percent
+from .volumes import ASSOCIATIVE
+
+VOLUME_COLUMNS = (
+    "from",
+    "own plans and candidates: median error",
+    "sample: median error",
+    "by tiles alone",
+    "predicted / simulated, 10% to 90%",
+    "where slowest: plans",
+    "where slowest: median error",
+    "where slowest: 90%",
+    "conflicts: median",
+    "conflicts: 90%",
+)
+TENSOR_COLUMNS = ("from", "tensor", "own plans and candidates", "sample")
+CHECK_COLUMNS = ("operator", "L1 misses", "by valgrind", "L2 misses", "by valgrind")
+
+
+def volume_rows(trial: Trial) -> Rows:
+    """A line for each resource that moves data; errors are |predicted / simulated - 1|."""
+    rows = []
+    for resource in MEMORY:
+        sample = [flow for flow in trial.flows if flow.sampled]
+        own = [flow for flow in trial.flows if not flow.sampled]
+        slowest = [flow for flow in sample if flow.slowest_memory == resource]
+        conflicts = [flow.conflicts(resource) for flow in sample]
+        low, high = np.quantile([flow.ratio(resource) for flow in sample or own], [0.1, 0.9])
+        rows.append(
+            [
+                resource,
+                _error(own, resource),
+                _error(sample, resource),
+                percent(median(abs(f.ratio_of_tiles(resource) - 1) for f in sample or own)),
+                f"{low:.2f} to {high:.2f}",
+                str(len(slowest)),
+                _error(slowest, resource),
+                _error(slowest, resource, 0.9),
+                f"{median(conflicts):.2f}" if conflicts else "",
+                f"{np.quantile(conflicts, 0.9):.2f}" if conflicts else "",
+            ]
+        )
+    return rows
+
+
+def tensor_rows(trial: Trial) -> Rows:
+    """Predicted / simulated volume by resource and tensor, median: own plans, then the sample."""
+    return [
+        [resource, tensor, *_tensor_cells(trial, resource, tensor)]
+        for resource in MEMORY
+        for tensor in (*TENSORS, "packing")
+    ]
+
+
+def _tensor_cells(trial: Trial, resource: str, tensor: str) -> list[str]:
+    def ratios(sampled: bool) -> list[float]:
+        pairs = (
+            (f.resident[resource].get(tensor, 0), f.found[ASSOCIATIVE][resource][tensor])
+            for f in trial.flows
+            if f.sampled == sampled
+        )
+        return [predicted / found for predicted, found in pairs if predicted and found]
+
+    return [f"{median(r):.2f}" if r else "" for r in (ratios(False), ratios(True))]
+
+
+def check_rows(trial: Trial) -> Rows:
+    """Simulated misses beside valgrind's, of those plans that it ran."""
+    return [
+        [
+            flow.operator,
+            *(
+                text
+                for cache in ("L1", "L2")
+                for text in (
+                    f"{flow.misses[cache]:,}",
+                    f"{flow.valgrind[cache] / flow.misses[cache] - 1:+.1%}",
+                )
+            ),
+        ]
+        for flow in trial.flows
+        if flow.valgrind
+    ]
+
+
+def _error(flows: Iterable[Flow], resource: str, quantile: float = 0.5) -> str:
+    errors = [abs(flow.ratio(resource) - 1) for flow in flows]
+    return percent(float(np.quantile(errors, quantile))) if errors else ""
