@@ -6,7 +6,7 @@ For each tiling the best loop orders and the best place to pack the weights are 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, reduce
 from math import prod
 
@@ -26,7 +26,7 @@ from mopt_mlir.model.cost import (
     line_bytes,
     usable,
 )
-from mopt_mlir.model.footprint import joined_dims, memory_axes
+from mopt_mlir.model.footprint import MemoryAxis, joined_dims, memory_axes
 from mopt_mlir.model.microkernel import whole_to_pack
 from mopt_mlir.plan import LEVELS
 from mopt_mlir.problem import Problem
@@ -81,12 +81,36 @@ class _Traffic:
     seconds: Floats
     weights: Floats
     output: Floats
+    known: dict[tuple[int, ...], tuple[Floats, Ints]] = field(default_factory=dict)
 
     def cheapest(self, members: tuple[int, ...]) -> tuple[Floats, Ints]:
-        """The least seconds among some classes, and the class."""
-        some = self.seconds[list(members)]
-        best = np.argmin(some, axis=0)
-        return np.take_along_axis(some, best[None], 0)[0], np.array(members)[best]
+        """The least seconds among some classes, and the class. (Most scenarios ask for the same
+        ones.)"""
+        if members not in self.known:
+            some = self.seconds[list(members)]
+            best = np.argmin(some, axis=0)
+            self.known[members] = some.min(axis=0), np.array(members)[best]
+        return self.known[members]
+
+
+@dataclass(frozen=True)
+class _Occupied:
+    """What the tiles of a level occupy along an axis of a tensor, of which orders with the same
+    overlap agree; where tiles overlap, those of the next outer level count."""
+
+    inner: Tiles
+    outer: Tiles
+    known: dict[tuple[MemoryAxis, str | None], Ints] = field(default_factory=dict)
+
+    def along(self, part: MemoryAxis, overlap: str | None) -> Ints:
+        image, taps = part.axis.image, part.axis.filter
+        key = part, overlap if overlap in (image, taps) else None
+        if key not in self.known:
+            over_image, over_filter = (
+                self.outer if overlap == dim else self.inner for dim in (image, taps)
+            )
+            self.known[key] = occupied(part, over_image, over_filter)
+        return self.known[key]
 
 
 class Evaluator:
@@ -268,8 +292,9 @@ class Evaluator:
         for name, resource, inner, outer in zip(
             LEVELS, FILLS, walk.levels, walk.outer, strict=True
         ):
+            taken = _Occupied(inner, outer)
             moved = {
-                key: self._volume(name, *key, inner, outer)
+                key: self._volume(name, *key, taken)
                 for key in dict.fromkeys(
                     key for cls in self.classes for key in enumerate(cls.reuse)
                 )
@@ -286,19 +311,17 @@ class Evaluator:
             )
         return levels[0], levels[1], levels[2]
 
-    def _volume(self, level: str, index: int, reuse: Reuse, inner: Tiles, outer: Tiles) -> Floats:
+    def _volume(self, level: str, index: int, reuse: Reuse, taken: _Occupied) -> Floats:
         """Bytes of one tensor that enter the tiles of a level, as `model.volume.volume`."""
+        inner, outer = taken.inner, taken.outer
         total = np.full(len(inner.counts), float(self._bytes[level, index]))
         for dim in self._absent[index]:
             total = total * (outer if dim in reuse.inside else inner).counts[:, self._at[dim]]
         for part in self._axes[level, index]:
-            image, taps = part.axis.image, part.axis.filter
             if part.plain:
-                total = total * inner.covered[:, self._at[image]]
+                total = total * inner.covered[:, self._at[part.axis.image]]
             else:
-                over_image = outer if reuse.overlap == image else inner
-                over_filter = outer if reuse.overlap == taps else inner
-                total = total * occupied(part, over_image, over_filter)
+                total = total * taken.along(part, reuse.overlap)
         return total
 
     # ---- orders and packing ------------------------------------------------------------------
