@@ -101,12 +101,19 @@ class MemoryAxis:
     @property
     def whole(self) -> int:
         """Elements of a tile that spans the axis: it runs on into the next row, if they are joined,
-        so that no line is brought in for a part of it."""
+        so that no line is brought in for a part of it, unless its points lie lines apart."""
         if not self.line:
             return self.axis.touched(self.points, self.taps)
         if self.joined:
-            return self.step * (self.points - 1) + self.reach * (self.taps - 1) + 1
+            span = self.step * (self.points - 1) + self.reach * (self.taps - 1) + 1
+            return min(span, int(self.in_lines(self.points, self.taps)))
         return int(self._in_lines(self.points, self.taps, self.grain))
+
+    def in_elements(self, points: Any, taps: Any) -> Any:
+        """Distinct elements of the axis that a tile touches, as `Axis.touched`. (Numbers or
+        arrays.)"""
+        own = np.minimum(self.axis.stride, taps)
+        return points * own + np.minimum(self.axis.dilation, points) * (taps - own)
 
     def in_lines(self, points: Any, taps: Any) -> Any:
         """Elements of the lines that a tile occupies which does not span the axis: on average over
@@ -117,8 +124,8 @@ class MemoryAxis:
     def _in_lines(self, points: Any, taps: Any, grain: Any) -> Any:
         if self.step > self.line:  # no two points share a line
             if self.reach > self.line:
-                return points * taps * self.line
-            return points * self._on_average(self.reach * taps, grain)
+                return self.in_elements(points, taps) * self.line
+            return points * self._on_average(self.reach * taps, np.gcd(self.grain, self.step))
         if self.reach > self.line:
             return taps * self._on_average(self.step * points, grain)
         gap = max(self.step, self.reach)

@@ -1,40 +1,10 @@
-"""What the SCIP model knows of integers: useful tile sizes, hulls and chords of their logs."""
+"""What the SCIP model knows of integers: the hulls of their logarithms."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import pairwise
 from math import ceil, log
-
-import numpy as np
-
-from mopt_mlir.solver.search import useful_sizes
-from mopt_mlir.solver.space import covered_points
-
-
-def tile_sizes(extent: int, units: Iterable[int], covered: Iterable[int]) -> list[int]:
-    """Sizes in elements that any tile of a dim can be shrunk to without more tiles: of the whole
-    `extent`, or of one of the parts of it that a core may cover. Tiles are multiples of one of
-    `units`."""
-    sizes = set()
-    for unit in units:
-        for points in {extent, *covered}:
-            for tiles in useful_sizes(ceil(points / unit)).tolist():
-                sizes.add(min(tiles * unit, extent))
-    return sorted(sizes)
-
-
-def with_smaller_shares(sizes: list[int], extent: int, unit: int, ways: int) -> list[int]:
-    """`sizes`, and between each and the next those of which the busiest of `ways` cores covers less
-    than of any smaller one there."""
-    points = covered_points(extent, unit, ways)
-    starts = [-(-size // unit) - 1 for size in sizes]
-    found = set(sizes)
-    for first, end in pairwise([*starts, len(points)]):
-        least = np.minimum.accumulate(points[first:end])
-        smaller = first + 1 + np.flatnonzero(np.diff(least))
-        found.update(min(extent, (int(at) + 1) * unit) for at in smaller)
-    return sorted(found)
 
 
 def lower_hull(sizes: Iterable[int], extent: int) -> list[tuple[float, float]]:

@@ -30,6 +30,7 @@ from mopt_mlir.model.footprint import MemoryAxis, joined_dims, memory_axes
 from mopt_mlir.model.microkernel import whole_to_pack
 from mopt_mlir.plan import LEVELS
 from mopt_mlir.problem import Problem
+from mopt_mlir.solver.sizes import useful_sizes, with_fewer_lines
 from mopt_mlir.solver.space import Choice, works
 from mopt_mlir.solver.sums import waiting_sums
 from mopt_mlir.solver.walk import Floats, Ints, Tiles, Walk, Walker, occupied, touched
@@ -209,6 +210,20 @@ class Evaluator:
         nested[..., 1, :] = np.minimum(nested[..., 1, :], share)
         nested[..., 2, :] = np.minimum(nested[..., 2, :], nested[..., 1, :])
         return nested
+
+    @cached_property
+    def useful(self) -> list[Ints]:
+        """The sizes worth a tile along each dim, in register tiles."""
+        found = []
+        parts = dict.fromkeys(part for row in self._axes.values() for part in row if part.line)
+        for dim, extent, unit, units in zip(
+            self.problem.names, self.extents, self.unit, self.units, strict=True
+        ):
+            sizes = np.minimum(useful_sizes(int(units)) * unit, extent).tolist()
+            along = (part for part in parts if part.axis.image == dim)
+            sizes = with_fewer_lines(sizes, int(extent), [int(unit)], along)
+            found.append(-(-np.array(sizes) // unit))
+        return found
 
     # ---- footprints --------------------------------------------------------------------------
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import combinations, product
-from math import inf, isqrt
+from math import inf
 from time import perf_counter
 
 import numpy as np
@@ -44,14 +43,6 @@ class Found:
     merit: float
 
 
-@lru_cache(maxsize=256)
-def useful_sizes(units: int) -> Ints:
-    """The sizes worth a tile along a dim of `units`: the smallest for each number of tiles."""
-    few = np.arange(1, isqrt(units) + 2)  # of few tiles all sizes, of many tiles all that are small
-    small = few[-(-units // -(-units // few)) == few]
-    return np.union1d(-(-units // few), small)
-
-
 def descend(evaluate: Evaluator, start: Ints, deadline: float = inf) -> Found | None:
     """The best tiling on the way from `start` to a local optimum, changing one or two sizes at a
     time. None if no tiling on the way fits. After the `deadline` (of `perf_counter`) the first that
@@ -80,8 +71,7 @@ def descend(evaluate: Evaluator, start: Ints, deadline: float = inf) -> Found | 
 def moves(evaluate: Evaluator, tiling: Ints, *, across_levels: bool = False) -> Ints:
     """Tilings that differ from `tiling` in one size, or in two, one up and one down: of one level,
     or else of two levels."""
-    lists = [useful_sizes(int(n)) for n in evaluate.units]
-    return evaluate.nest(_neighbours(lists, tiling, across_levels=across_levels))
+    return evaluate.nest(_neighbours(evaluate.useful, tiling, across_levels=across_levels))
 
 
 def with_fewer_sums(evaluate: Evaluator, found: Found) -> Found:
@@ -107,7 +97,7 @@ def exchanges(evaluate: Evaluator, tiling: Ints) -> Ints:
     """Tilings that differ from `tiling` in the sizes of an output dim and a reduction dim, both at
     one of the outer levels, however far: which of the two loops is the outer one is often all the
     same to caches, but not to sums that wait."""
-    problem, sizes = evaluate.problem, [_some(useful_sizes(int(n))) for n in evaluate.units]
+    problem, sizes = evaluate.problem, [_some(sizes) for sizes in evaluate.useful]
     at = {dim: index for index, dim in enumerate(problem.names) if problem.extent(dim) > 1}
     reduction = [at[dim] for dim in problem.reduction_dims if dim in at]
     output = [index for dim, index in at.items() if dim not in problem.reduction_dims]

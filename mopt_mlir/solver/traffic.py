@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from math import ceil, exp, log, prod
 from typing import Any
@@ -24,7 +25,7 @@ from mopt_mlir.solver.axis_bounds import (
 )
 from mopt_mlir.solver.evaluate import FILLS, OUTPUT, WEIGHTS
 from mopt_mlir.solver.variables import Expression, Variables
-from mopt_mlir.solver.walk import Ints
+from mopt_mlir.solver.walk import Floats, Ints
 
 
 class Traffic(Variables):
@@ -64,7 +65,7 @@ class Traffic(Variables):
             return self._log_extent(level, part, name)
         values, row = of_tile(part, 1), self.pick.get((level, axis.image))
         if row is not None:
-            return self.sum(y * log(values[size - 1]) for size, y in row)
+            return self._least_of(row, axis.image, values)
         sizes = self._sizes(axis.image)
         bounds = x + log(rate(values, sizes)), log(least(values, sizes))
         return self.at_least(f"occupied:{name}", *bounds)
@@ -84,7 +85,7 @@ class Traffic(Variables):
             values = of_tile_or_more(part, taps)
             smaller = 1 - self.sum(y for _, y in row[index:])
             if images is not None:
-                occupied = self.sum(y * log(values[size - 1]) for size, y in images)
+                occupied = self._least_of(images, image, values)
                 self.add(extent >= occupied - log(values.max()) * smaller)
                 continue
             sizes = self._sizes(image)
@@ -93,6 +94,12 @@ class Traffic(Variables):
                 self.add(slope * own + offset * halo <= 1 + excess * smaller)
             self.add(extent >= points + log(rate(values, sizes)) * (1 - smaller))
         return extent
+
+    def _least_of(self, row: Sequence[tuple[int, Any]], dim: str, values: Floats) -> Expression:
+        """The logarithm of the least value of a table's size, `values` being those of 1, 2, ...
+        points: that of any size it stands for."""
+        until = self.until[dim]
+        return self.sum(y * log(values[size - 1 : until[size]].min()) for size, y in row)
 
     def _sizes(self, dim: str) -> Ints:
         """All sizes in elements that a tile along a dim may have, of which one point at least takes
@@ -202,14 +209,15 @@ class Traffic(Variables):
     def _partitioned(
         self, level: str, part: MemoryAxis, most: int, points: int
     ) -> dict[int, float]:
-        """`of_partitions` for the sizes of a table, in which all choices agree."""
+        """`of_partitions` for the sizes of a table, in which all choices agree, by the largest that
+        each stands for."""
         choice, dim = self.choices[0], part.axis.image
         share = min(-(-choice.units[dim] // choice.ways(dim)) * choice.unit(dim), part.points)
         sizes = [size for size, _ in self.pick[level, dim]]
         moved = of_partitions(
             part,
             most,
-            sizes,
+            [self.until[dim][size] for size in sizes],
             unit=choice.step(dim),
             points=points,
             largest=part.points if level == LEVELS[0] else share,
@@ -241,7 +249,8 @@ class Traffic(Variables):
             halo = self.exp(f"moved halo:{level}:{number}", runs - moved)
         outer = LEVELS.index(level) - 1
         for end, (piece, _) in enumerate(row, start=1):
-            # `cut`: the filter comes in pieces of at most this size.
+            # `cut`: the filter comes in pieces of at most this size, or one that it stands for.
+            most = self.until[axis.filter][piece]
             cut = self.variable(f"cut:{level}:{number}:{piece}", 0.0, 1.0)
             self.add(cut >= self.sum(y for _, y in row[:end]) - self.sum(over_filter))
             if outer >= 0:
@@ -251,24 +260,24 @@ class Traffic(Variables):
                 self.add(cut >= 1)
             if tabulated:
                 slack = (1 - cut) * (high - low)
-                self._tabulated(level, part, piece, moved - low + slack, over_image)
+                self._tabulated(level, part, most, moved - low + slack, over_image)
                 continue
-            for slope, offset in facets_of_pieces(part, piece):
+            for slope, offset in facets_of_pieces(part, most):
                 excess = (slope + offset) / exp(low) - 1
                 self.add(slope * own + offset * halo <= 1 + excess * (1 - cut))
-            self.add(moved >= low + (log(rate(of_pieces(part, piece))) - low) * cut)
+            self.add(moved >= low + (log(rate(of_pieces(part, most))) - low) * cut)
         return moved
 
     def _tabulated(
-        self, level: str, part: MemoryAxis, piece: int, moved: Expression, over_image: list[Any]
+        self, level: str, part: MemoryAxis, most: int, moved: Expression, over_image: list[Any]
     ) -> None:
         """`moved`, here beyond its least value, where the tiles of the image are those of a table
-        and the filter comes in pieces of at most `piece`."""
+        and the filter comes in pieces of at most `most`."""
         dim, outer = part.axis.image, LEVELS.index(level) - 1
         covered = {self._least_covered(level, dim)}
         if outer >= 0 and dim in self.covered:
             covered = {points for points, _ in self.covered[dim]}
-        cut = [(n, self._partitioned(level, part, piece, n)) for n in covered]
+        cut = [(n, self._partitioned(level, part, most, n)) for n in covered]
         low = log(rate(of_pieces(part, part.taps)))
         per_point = {
             size: log(min(found[size] / n for n, found in cut)) - low

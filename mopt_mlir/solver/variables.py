@@ -3,7 +3,8 @@
 Sizes and numbers of tiles are logarithms. A dim with few useful sizes is a *table*, one binary per
 size; so is every filter dim, because halos are not posynomials in it. The other dims are
 continuous, with the lower convex hull of their integer points as cuts. Whatever integers a plan
-has, rounding its sizes down to useful ones gives a point of this model that costs no more.
+has, rounding its sizes down to those of the tables gives a point of this model that costs no more:
+what a size of a table occupies and brings in is the least of all sizes that are rounded down to it.
 """
 
 from __future__ import annotations
@@ -21,7 +22,13 @@ from mopt_mlir.model.cost import line_bytes
 from mopt_mlir.model.footprint import Axis, MemoryAxis, memory_axes
 from mopt_mlir.plan import LEVELS
 from mopt_mlir.problem import Problem, Tensor
-from mopt_mlir.solver.convex import lower_hull, tile_sizes, with_smaller_shares
+from mopt_mlir.solver.convex import lower_hull
+from mopt_mlir.solver.sizes import (
+    largest_of,
+    tile_sizes,
+    with_fewer_lines,
+    with_smaller_shares,
+)
 from mopt_mlir.solver.space import Choice, covered_points
 
 ROUGH = 100
@@ -39,10 +46,10 @@ class Variables:
     """A SCIP model with the variables for `choices` of `problem`.
 
     Per (level, dim): `x` is log(tile size), `trips` log(number of tiles up to that level), `pick`
-    the (size, binary) pairs of a table. `covered` has, for dims that are split between cores and
-    have a table, (points, binary) pairs of what the busiest core covers. `choice`, `order[level]`
-    and `place` are binaries for the choice, the permutation class of a level and where the weights
-    are packed.
+    the (size, binary) pairs of a table, each of which stands for all sizes up to `until[dim]` of
+    it. `covered` has, for dims that are split between cores and have a table, (points, binary)
+    pairs of what the busiest core covers. `choice`, `order[level]` and `place` are binaries for the
+    choice, the permutation class of a level and where the weights are packed.
     """
 
     def __init__(
@@ -64,6 +71,7 @@ class Variables:
         self.x: dict[tuple[str, str], Expression] = {}
         self.trips: dict[tuple[str, str], Expression] = {}
         self.pick: dict[tuple[str, str], list[tuple[int, Any]]] = {}
+        self.until: dict[str, dict[int, int]] = {}
         self.covered: dict[str, list[tuple[int, Any]]] = {}
         self._decide()
         for dim in self.dims:
@@ -148,11 +156,19 @@ class Variables:
         extent = self.problem.extent(dim)
         units = {choice.step(dim) for choice in self.choices}
         covered = {choice.covered[dim] for choice in self.choices}
-        sizes = tile_sizes(extent, units, covered)
+        along = dict.fromkeys(
+            part
+            for row in self.axes.values()
+            for part in row
+            if part.line and part.axis.image == dim
+        )
+        sizes = with_fewer_lines(tile_sizes(extent, units, covered), extent, sorted(units), along)
         ways = {choice.ways(dim) for choice in self.choices}
         is_split = len(units) == len(ways) == 1 and max(ways) > 1
         if is_split and table > ROUGH and len(sizes) <= table:
             sizes = with_smaller_shares(sizes, extent, *units, *ways)
+        largest = largest_of(sizes, extent, min(units) if len(units) == 1 else 1)
+        self.until[dim] = dict(zip(sizes, largest, strict=True))
         one_grid = len(units) == len(covered) == 1 and len(sizes) <= table
         slides = any(part.axis.filter == dim for row in self.axes.values() for part in row)
         for level in LEVELS:

@@ -142,5 +142,4 @@ def _touched(part: MemoryAxis, points: Ints, taps: Ints) -> Ints:
     if part.line:
         spans = (points == part.points) & (taps == part.taps)
         return np.where(spans, part.whole, part.in_lines(points, taps))
-    own = np.minimum(part.axis.stride, taps)
-    return np.asarray(points * own + np.minimum(part.axis.dilation, points) * (taps - own))
+    return np.asarray(part.in_elements(points, taps))

@@ -99,11 +99,12 @@ def distinct(terms: tuple[tuple[int, int], ...]) -> int:
 @cache
 def in_lines(terms: tuple[tuple[int, int], ...], line: int, steps: frozenset[int]) -> float:
     """Elements of the lines of a tile, on average over the places in a line that multiples of
-    `steps` lead to; each value owns the addresses up to where the next could be."""
+    `steps` lead to; each value owns the addresses up to where the next could be, if that is not
+    lines away."""
     starts = {0}
     while more := {(start + step) % line for start in starts for step in steps} - starts:
         starts |= more
-    owned = max(coefficient for coefficient, _ in terms)
+    owned = max((coefficient for coefficient, _ in terms if coefficient <= line), default=1)
     values = {0}
     for coefficient, length in terms:
         values = {v + coefficient * i for v in values for i in range(length)}
@@ -313,11 +314,11 @@ class One:
         whole = all(
             n == self.problem.extent(dim) for (dim, _), n in zip(terms, lengths_, strict=True)
         )
+        rows, along = self.whole.pitches(tensor), steps[0][0] * steps[0][1]
+        every = in_lines(steps, self.whole.line, frozenset((*rows, along)))
         if whole and self.whole.joined(tensor):
-            return span(steps)  # it runs on into the next row
-        rows = self.whole.pitches(tensor)
-        along = () if whole else (steps[0][0] * steps[0][1],)
-        return in_lines(steps, self.whole.line, frozenset((*rows, *along)))
+            return min(span(steps), every)  # it runs on into the next row
+        return in_lines(steps, self.whole.line, frozenset(rows)) if whole else every
 
     # ---- volumes, for every order of the loops ------------------------------------------------
 

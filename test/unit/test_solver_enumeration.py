@@ -9,6 +9,7 @@ import os
 import random
 from dataclasses import replace
 from math import inf
+from typing import Any
 
 import pytest
 from plain_enumeration import Enumeration
@@ -51,6 +52,31 @@ def test_outputs_that_are_written_past_the_caches() -> None:
     plan = solve(problem, small)
     assert plan.nontemporal
     assert not solve(problem, replace(small, dram_stream_bandwidth=1e-9)).nontemporal
+
+
+@pytest.mark.parametrize("channels", [10, 14, 18, 20])
+@pytest.mark.parametrize("seed", range(3))
+def test_tiles_that_begin_at_lines(channels: int, seed: int) -> None:
+    """They occupy fewer lines than smaller ones that do not."""
+    problem = conv2d(k=4, h=1, w=1, c=channels, r=1, s=1, layout="nhwc", weights="fhwc")
+    check(problem, random_machine(random.Random(seed)), 1, constant=seed % 2 > 0)
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        {"w": 12, "stride": (1, 20)},
+        {"w": 6, "s": 3, "stride": (1, 24)},
+        {"w": 6, "s": 3, "dilation": (1, 20)},
+        {"w": 5, "s": 2, "stride": (1, 32), "dilation": (1, 32)},
+        {"w": 7, "s": 2, "stride": (1, 18), "dilation": (1, 36)},
+    ],
+)
+def test_points_that_are_lines_apart(sizes: dict[str, Any]) -> None:
+    """What lies between them never moves, and no point moves twice for two taps."""
+    problem = conv2d(**{"k": 4, "h": 1, "c": 2, "r": 1, "s": 1} | sizes)
+    for seed in range(2):
+        check(problem, random_machine(random.Random(seed)), 1, constant=False)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from bisect import bisect_right
 from dataclasses import replace
 from itertools import product
 from math import ceil, inf, log
@@ -13,12 +14,21 @@ from tiny_cases import STREAMS, streaming_machine
 
 from mopt_mlir.machine import by_name
 from mopt_mlir.model.cost import predict
+from mopt_mlir.model.footprint import Axis, MemoryAxis
 from mopt_mlir.model.microkernel import whole_to_pack
 from mopt_mlir.plan import LEVELS, Level, Plan
 from mopt_mlir.problem import Problem, conv2d
-from mopt_mlir.solver.convex import lower_hull, tile_sizes, with_smaller_shares
+from mopt_mlir.solver.axis_bounds import of_partitions
+from mopt_mlir.solver.convex import lower_hull
 from mopt_mlir.solver.evaluate import Evaluator
-from mopt_mlir.solver.search import descend, useful_sizes
+from mopt_mlir.solver.search import descend
+from mopt_mlir.solver.sizes import (
+    largest_of,
+    tile_sizes,
+    useful_sizes,
+    with_fewer_lines,
+    with_smaller_shares,
+)
 from mopt_mlir.solver.space import choices, covered_points, least_covered, splits
 from mopt_mlir.solver.walk import Ints
 
@@ -172,6 +182,30 @@ def test_the_first_core_covers_at_least_what_is_claimed(extent: int, unit: int, 
             mine += min(end, start + ceil(tile / ways) * unit) - start
         points.append(mine)
     assert least_covered(extent, unit, ways) == min(points)
+
+
+@pytest.mark.parametrize("grain", [1, 4, 16])
+@pytest.mark.parametrize(("extent", "unit"), [(40, 1), (88, 1), (34, 3), (120, 8), (56, 6)])
+def test_every_tile_is_stood_for_by_one_that_brings_in_no_more_lines(
+    extent: int, unit: int, grain: int
+) -> None:
+    part = MemoryAxis(Axis("c"), extent, 1, line=16, grain=grain)
+    sizes = with_fewer_lines(tile_sizes(extent, [unit], [extent]), extent, [unit], [part])
+    until = largest_of(sizes, extent, unit)
+    bounds = of_partitions(part, 1, until, unit=unit, points=extent, largest=extent)
+
+    def brought(size: int) -> int:
+        full, rest = divmod(extent, size)
+        return full * part.occupied(size, 1) + (part.occupied(rest, 1) if rest else 0)
+
+    assert sizes[-1] == extent
+    for tile in [*range(unit, extent, unit), extent]:
+        index = bisect_right(sizes, tile) - 1
+        assert tile <= until[index]
+        alike = [n for n in sizes[: index + 1] if ceil(extent / n) == ceil(extent / tile)]
+        assert min(part.occupied(n, 1) for n in alike) <= part.occupied(tile, 1)
+        assert min(brought(n) for n in alike) <= brought(tile)
+        assert bounds[index] <= brought(tile) + 1e-9
 
 
 @pytest.mark.parametrize("units", [1, 2, 7, 12, 97, 3600, 9973])
