@@ -12,10 +12,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
+from math import prod
 
 MOST_POINTS = 1 << 22
 """Of a dim: what plans are made for, and up to which image dims are fused, as 2048 by 2048 pixels.
 The planner lists the tile sizes of a dim, and looks at each of its points for bounds."""
+
+MOST_BYTES = 1 << 60
+"""Of a tensor: what the planner counts with integers of 64 bits."""
 
 
 class Role(str, Enum):
@@ -139,6 +143,16 @@ class Problem:
                     f"its loop over {dim.name} has {dim.extent} iterations, and plans are made for "
                     f"at most {MOST_POINTS}; split it"
                 )
+        for name, tensor in zip(("input", "weights", "output"), self.tensors, strict=True):
+            if (size := tensor.element.size * self._elements(tensor)) > MOST_BYTES:
+                raise ValueError(f"its {name} of {size} bytes is larger than any memory; split it")
+
+    def _elements(self, tensor: Tensor) -> int:
+        """Of the smallest box that has all that is read or written."""
+        return prod(
+            1 + sum(abs(c) * (self.extent(dim) - 1) for dim, c in form.terms)
+            for form in tensor.axes
+        )
 
     def extent(self, dim: str) -> int:
         """Extent of `dim`, 1 where the problem lacks it."""

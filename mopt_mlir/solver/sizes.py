@@ -54,7 +54,8 @@ def with_fewer_lines(
     for part in parts:
         for unit in (unit for unit in units if extent <= MOST_TILES * unit):
             points = np.minimum(np.arange(unit, extent + unit, unit), extent)
-            for taps in range(1, part.taps + 1):
+            # filters that are a whole line longer end in the same places of a line
+            for taps in {*range(1, min(part.taps, part.line) + 1), part.taps}:
                 each = touched(part, points, np.full_like(points, taps))
                 sizes = _with_less(sizes, extent, unit, each, or_as_much=True)
                 full, rest = np.divmod(extent, points)

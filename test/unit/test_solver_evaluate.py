@@ -18,6 +18,7 @@ from mopt_mlir.model.footprint import Axis, MemoryAxis
 from mopt_mlir.model.microkernel import whole_to_pack
 from mopt_mlir.plan import LEVELS, Level, Plan
 from mopt_mlir.problem import Problem, conv2d
+from mopt_mlir.solver import axis_bounds
 from mopt_mlir.solver.axis_bounds import of_partitions
 from mopt_mlir.solver.convex import lower_hull
 from mopt_mlir.solver.evaluate import Evaluator
@@ -206,6 +207,24 @@ def test_every_tile_is_stood_for_by_one_that_brings_in_no_more_lines(
         assert min(part.occupied(n, 1) for n in alike) <= part.occupied(tile, 1)
         assert min(brought(n) for n in alike) <= brought(tile)
         assert bounds[index] <= brought(tile) + 1e-9
+
+
+@pytest.mark.parametrize("line", [0, 4, 16])
+@pytest.mark.parametrize(("stride", "dilation"), [(1, 1), (2, 1), (1, 3), (3, 2)])
+def test_bounds_for_long_filters_are_none_too_high(
+    line: int, stride: int, dilation: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = {"step": stride, "reach": dilation} if line else {}
+    part = MemoryAxis(Axis("w", "s", stride, dilation), 40, 9, line=line, **steps)
+    caps = range(1, part.taps + 1)
+    exact = [axis_bounds.of_pieces.__wrapped__(part, most) for most in caps]
+    tiles = [axis_bounds.of_tile_or_more.__wrapped__(part, taps) for taps in caps]
+    monkeypatch.setattr(axis_bounds, "LONG_FILTER", 0)
+    for most in caps:
+        assert (axis_bounds.of_pieces.__wrapped__(part, most) <= exact[most - 1] + 1e-9).all()
+        assert (axis_bounds.of_tile_or_more.__wrapped__(part, most) <= tiles[most - 1]).all()
+    if not line:
+        assert (axis_bounds.of_pieces.__wrapped__(part, part.taps) == exact[-1]).all()
 
 
 @pytest.mark.parametrize("units", [1, 2, 7, 12, 97, 3600, 9973])

@@ -227,6 +227,12 @@ def test_huge_dims(sizes: dict[str, int], threads: int) -> None:
     assert 0 < plan.prediction.lower_bound <= plan.prediction.cost
 
 
+def test_tensors_that_no_memory_holds_are_refused() -> None:
+    problem = conv2d(k=4, h=1 << 22, w=1 << 22, c=1 << 22, r=3, s=3)
+    with pytest.raises(ValueError, match=r"its input of \d+ bytes is larger than any memory"):
+        solve(problem, by_name("haswell"))
+
+
 def test_dims_that_are_too_long() -> None:
     problem = conv2d(n=2**22 + 1, k=16, h=7, w=7, c=8, r=3, s=3)
     with pytest.raises(ValueError, match=r"n has 4194305 iterations, and plans .* at most 4194304"):
