@@ -6,10 +6,11 @@ import argparse
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mopt_mlir.diagnostics import UserError
 from mopt_mlir.output import make_directory
+from mopt_mlir.tools.printing import print_tables
 
 from . import environment
 from .comparison import Comparison
@@ -28,6 +29,7 @@ from .workloads import Workload
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
 _WIDTH = 160  # columns where the output is no terminal whose width could be asked for
 
@@ -111,7 +113,7 @@ def progress_bar(title: str, total: int) -> Iterator[tuple[Progress, Callable[[s
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
     from rich.progress import Progress as Bar
 
-    screen = console(stderr=True)
+    screen = console()
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(),
@@ -135,19 +137,18 @@ def progress_bar(title: str, total: int) -> Iterator[tuple[Progress, Callable[[s
         yield Progress(lambda message: say(f"warning: {message}"), step), finish
 
 
-def console(stderr: bool = False) -> Console:
-    """Wide where the output is no terminal whose width could be asked for."""
+def console() -> Console:
+    """That of standard error, wide where it is no terminal whose width could be asked for."""
     import sys
 
     from rich.console import Console
 
-    stream = sys.stderr if stderr else sys.stdout
-    return Console(stderr=stderr) if stream.isatty() else Console(stderr=stderr, width=_WIDTH)
+    terminal = sys.stderr is not None and sys.stderr.isatty()
+    return Console(stderr=True, width=None if terminal else _WIDTH)
 
 
-def _print(*tables: Any) -> None:
-    for table in tables:
-        console().print(table)
+def _print(*tables: Table) -> None:
+    print_tables(*tables, width=_WIDTH)
 
 
 def _verdict(comparisons: Sequence[Comparison]) -> int:
@@ -192,7 +193,7 @@ def report(arguments: argparse.Namespace) -> int:
         from .document import write_document
 
         note = write_document(arguments.output, comparisons, scales, arguments.relative_to)
-        console(stderr=True).print(note, highlight=False, markup=False)
+        console().print(note, highlight=False, markup=False)
     return 0
 
 
@@ -211,7 +212,6 @@ def _position(comparison: Comparison) -> tuple[bool, str, bool, int]:
 
 def peers(arguments: argparse.Namespace) -> int:
     """List the peers."""
-    from rich.markup import escape
     from rich.table import Table
 
     configuration = Configuration(Protocol.PAPER, cold=True)
@@ -222,7 +222,7 @@ def peers(arguments: argparse.Namespace) -> int:
     ) as crew:
         for name, entry in REGISTRY.items():
             reason = crew.unavailable.get(name)
-            version = f"not available: {escape(reason)}" if reason else crew.versions[name]
+            version = f"not available: {reason}" if reason else crew.versions[name]
             table.add_row(name, version, entry.setup)
     _print(table)
     return 0

@@ -19,7 +19,6 @@ WRONG = "WRONG"
 
 def comparison_table(comparison: Comparison) -> Table:
     """Every operator by every peer, in GFLOP/s; the best peer, and how ours compares with it."""
-    from rich.markup import escape
     from rich.table import Table
 
     table = Table(title=title(comparison), caption=caption(comparison), padding=(0, 1, 0, 0))
@@ -32,7 +31,7 @@ def comparison_table(comparison: Comparison) -> Table:
         table.add_column(name, justify="right")
     for row in comparison.rows:
         style = "bold red" if has_wrong(row) else None
-        table.add_row(*map(escape, cells(row, comparison.peers)), style=style)
+        table.add_row(*cells(row, comparison.peers), style=style)
     table.add_section()
     for row_of_means in mean_rows(comparison):
         table.add_row(*row_of_means)

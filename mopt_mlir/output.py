@@ -14,6 +14,8 @@ from mopt_mlir.diagnostics import UserError
 def check_output(path: str | PathLike[str]) -> None:
     """Raise UserError if `path` cannot be written, before work is spent on what goes there."""
     name = fspath(path)
+    if name == "-" and sys.stdout is None:
+        raise UserError("standard output is closed")
     if name == "-":
         return
     if not name:
@@ -87,8 +89,6 @@ def _permissions(name: str) -> int:
 
 
 def _write_stdout(data: bytes) -> None:
-    if sys.stdout is None:
-        raise UserError("standard output is closed")
     try:
         sys.stdout.flush()
         sys.stdout.buffer.write(data)

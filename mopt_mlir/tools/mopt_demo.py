@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from time import perf_counter
@@ -18,6 +17,7 @@ from mopt_mlir.tools.command_line import (
 
 if TYPE_CHECKING:
     from rich.table import Table
+    from rich.text import Text
 
     from mopt_mlir.compile_options import CompileOptions
     from mopt_mlir.machine import Machine
@@ -37,8 +37,6 @@ solve: what finding the plan took; next to nothing if it was found before and ke
 gap: by how much any other plan could at most be better in the model, proven by the solver
 of peak: relative to cores that do nothing but FMAs, as measured on this host beside each operator
 error: the largest one, relative to the largest value, against a float64 reference"""
-
-WIDTH = 110  # columns where the output is no terminal whose width could be asked for
 
 
 @dataclass(frozen=True)
@@ -79,9 +77,12 @@ def _run(arguments: argparse.Namespace) -> int:
     from mopt_mlir.compilation import load_module
     from mopt_mlir.diagnostics import UserError
     from mopt_mlir.machine import resolve
+    from mopt_mlir.output import check_output
     from mopt_mlir.running import RunOptions
     from mopt_mlir.source import read
+    from mopt_mlir.tools.printing import print_tables
 
+    check_output("-")
     options = compile_options(arguments)
     run = RunOptions(repeat=arguments.repeat, check=True)
     source = read(arguments.input)
@@ -92,9 +93,7 @@ def _run(arguments: argparse.Namespace) -> int:
     progress = Console(stderr=True)
     steps = track(names, "Compiling, running and checking", console=progress, transient=True)
     results = [_result(source, name, run, options) for name in steps]
-    console = Console() if sys.stdout.isatty() else Console(width=WIDTH)
-    console.print(_table(results, machine, options.threads))
-    console.print(NOTES, highlight=False)
+    print_tables(_table(results, machine, options.threads), NOTES)
     wrong = [result.measured.entry for result in results if not result.is_right]
     if wrong:
         raise UserError(
@@ -189,7 +188,9 @@ def _table(results: Iterable[Result], machine: Machine, threads: int) -> Table:
     return table
 
 
-def _cells(result: Result) -> tuple[str, ...]:
+def _cells(result: Result) -> tuple[str | Text, ...]:
+    from rich.text import Text
+
     measured = result.measured
     predictions = [plan.prediction for plan in result.plans if plan.prediction is not None]
     accuracy = measured.accuracy
@@ -203,7 +204,7 @@ def _cells(result: Result) -> tuple[str, ...]:
         f"{result.compile_seconds:.2f} s",
         "" if measured.gflops is None else f"{measured.gflops:.1f}",
         "" if measured.share_of_peak is None else f"{measured.share_of_peak:.0%}",
-        error if result.is_right else f"[bold red]{error} WRONG[/]",
+        error if result.is_right else Text(f"{error} WRONG", "bold red"),
     )
 
 

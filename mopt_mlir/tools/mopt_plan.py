@@ -41,8 +41,6 @@ EPILOG = """\
 On a cluster: start `dask scheduler` on one machine and `dask worker ADDRESS` on each, all with this
 version of mopt-mlir, then `mopt-plan table1 --backend dask --scheduler ADDRESS`."""
 
-WIDTH = 110  # columns where the output is no terminal whose width could be asked for
-
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run mopt-plan on `argv`, by default the process's own: 0, or 1 after a message."""
@@ -88,14 +86,18 @@ def _parser() -> Parser:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from mopt_mlir.output import write_output
+    from mopt_mlir.output import check_output, write_output
+    from mopt_mlir.tools.printing import print_tables
 
     if arguments.clear_cache:
         _clear_cache()
     if arguments.input is not None:
+        check_output("-")
         planned = _plan(arguments)
-        text = _text(planned) if arguments.format == "text" else _json(planned)
-        write_output("-", f"{text}\n".encode())
+        if arguments.format == "text":
+            print_tables(_table(planned), NOTES)
+        else:
+            write_output("-", f"{_json(planned)}\n".encode())
     elif not arguments.clear_cache:
         _parser().error("an input is needed")
     return 0
@@ -138,7 +140,7 @@ def _clear_cache() -> None:
 @contextmanager
 def _progress_bar() -> Iterator[Progress | None]:
     """A bar on a terminal, and nothing elsewhere."""
-    if not sys.stderr.isatty():
+    if sys.stderr is None or not sys.stderr.isatty():
         yield None
         return
     from rich.console import Console
@@ -151,17 +153,6 @@ def _progress_bar() -> Iterator[Progress | None]:
 
 def _json(planned: Sequence[Planned]) -> str:
     return json.dumps([one.record() for one in planned], indent=2)
-
-
-def _text(planned: Sequence[Planned]) -> str:
-    from rich.console import Console
-
-    width = None if sys.stdout.isatty() else WIDTH
-    console = Console(width=width)
-    with console.capture() as capture:
-        console.print(_table(planned))
-        console.print(NOTES, highlight=False)
-    return capture.get().rstrip("\n")
 
 
 def _table(planned: Sequence[Planned]) -> Table:

@@ -160,6 +160,14 @@ def test_report_prints_the_table_and_the_summary(path, capsys):
     assert re.search(r"A cold, 1 core .*1\.53.*0\.90 \(second\)", printed)
 
 
+def test_brackets_in_names_are_no_markup(path, capsys):
+    path.write_text(path.read_text().replace('"second"', '"[second]"'))
+    assert main(["report", str(path), "--tables-only"]) == 0
+    printed = capsys.readouterr().out
+    assert "│[second] " in printed
+    assert "0.90 ([second])" in printed
+
+
 def scale() -> Scale:
     return Scale(
         {key: value for key, value in head().items() if key != "bandwidths"},

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -49,6 +51,34 @@ def test_table_has_a_line_per_function(source: str, capsys: pytest.CaptureFixtur
     assert share.endswith("%")
     assert 0 < float(error) < 1e-5
     assert "not tiled" in doubled
+
+
+def test_brackets_in_names_are_no_markup(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "marked.mlir"
+    path.write_text(CONV.replace("@small", '@"conv[/a]"').replace("@doubled", '@"[red]"'))
+    assert main([str(path), *OPTIONS]) == 0
+    printed = capsys.readouterr().out
+    assert "\n conv[/a] " in printed
+    assert "\n [red] " in printed
+
+
+@pytest.mark.parametrize(
+    ("output", "message"),
+    [
+        (">&-", "mopt-demo: error: standard output is closed"),
+        (">/dev/full", "<stdout>: error: cannot write it: No space left on device"),
+    ],
+)
+def test_a_table_that_cannot_be_written(source: str, output: str, message: str) -> None:
+    program = "import sys; from mopt_mlir.tools.mopt_demo import main; sys.exit(main())"
+    shell = ["sh", "-c", f'"$@" {output}', "sh"]
+    command = [*shell, sys.executable, "-c", program, source, *OPTIONS]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stderr.endswith(f"{message}\n")
+    assert "Traceback" not in done.stderr
 
 
 def test_what_is_not_tiled_is_said_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

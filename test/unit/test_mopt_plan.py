@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from mopt_mlir.machine.registry import SHIPPED
 from mopt_mlir.solver.cache import PlanCache
 from mopt_mlir.tools import mopt_plan
 from mopt_mlir.tools.mopt_plan import main
@@ -65,6 +66,38 @@ def test_text_has_a_line_per_operator_and_says_what_was_kept(run: Run) -> None:
     kept = [line for line in second.splitlines() if re.match(r" (zebra|ant) .* kept *$", line)]
     assert len(kept) == 2
     assert "\x1b" not in first  # no colours where there is no terminal
+
+
+def test_brackets_and_colons_in_names_are_no_markup(run: Run, tmp_path: Path) -> None:
+    machine = tmp_path / "[b].toml"
+    machine.write_bytes((SHIPPED / "haswell.toml").read_bytes())
+    names = ("conv[/a]", "[red]", ":cat:")
+    rows = [[name, 16, 6, 14, 8, 3, 3] for name in names]
+    Path("marked.json").write_text(json.dumps({**LIST, "operators": rows}))
+    code, text, errors = run("marked.json", machine=str(machine))
+    assert (code, errors) == (0, "")
+    assert text.lstrip().startswith("Planned for [b] (haswell), 1 core")
+    assert [name for name in names if f"\n {name} " in text] == list(names)
+
+
+@pytest.mark.parametrize("jobs", ["1", "2"])
+@pytest.mark.parametrize("format_", ["text", "json"])
+@pytest.mark.parametrize(
+    ("output", "message"),
+    [
+        (">&-", "mopt-plan: error: standard output is closed"),
+        (">/dev/full", "<stdout>: error: cannot write it: No space left on device"),
+    ],
+)
+def test_a_report_that_cannot_be_written(
+    run: Run, output: str, message: str, format_: str, jobs: str
+) -> None:
+    program = "import sys; from mopt_mlir.tools.mopt_plan import main; sys.exit(main())"
+    command = [sys.executable, "-c", program, "list.json", "--machine", "znver5"]
+    options = ["--format", format_, "--jobs", jobs]
+    shell = ["sh", "-c", f'"$@" {output}', "sh"]
+    done = subprocess.run([*shell, *command, *options], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (1, f"{message}\n")
 
 
 def test_mlir_from_a_file_and_from_standard_input(
