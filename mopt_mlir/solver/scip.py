@@ -7,6 +7,9 @@ from typing import Any
 LEAST_TIME = 0.05
 """Seconds; SCIP takes a limit of none at all for an error."""
 
+MOST_TIME = 1e20
+"""Seconds; SCIP's own infinity, beyond which it takes a limit for an error."""
+
 _SETTINGS = {
     "misc/usesymmetry": 0,
     "propagating/obbt/freq": -1,
@@ -39,14 +42,17 @@ def run(model: Any, *, gap: float, time_limit: float, nodes: int = -1, convex: b
     interrupted."""
     from pyscipopt import SCIP_PARAMEMPHASIS, SCIP_PARAMSETTING
 
-    model.setEmphasis(SCIP_PARAMEMPHASIS.EASYCIP)  # before all limits: it resets them
-    if convex:
-        model.setHeuristics(SCIP_PARAMSETTING.OFF)
-    model.hideOutput()
-    model.setParams(_SETTINGS | (_CONVEX if convex else {}))
-    model.setParam("limits/gap", gap)
-    model.setParam("limits/nodes", nodes)
-    model.setParam("limits/time", max(time_limit, LEAST_TIME))
+    try:
+        model.setEmphasis(SCIP_PARAMEMPHASIS.EASYCIP)  # before all limits: it resets them
+        if convex:
+            model.setHeuristics(SCIP_PARAMSETTING.OFF)
+        model.hideOutput()
+        model.setParams(_SETTINGS | (_CONVEX if convex else {}))
+        model.setParam("limits/gap", gap)
+        model.setParam("limits/nodes", nodes)
+        model.setParam("limits/time", min(max(time_limit, LEAST_TIME), MOST_TIME))
+    except Exception:  # as in `resume`
+        return False
     return resume(model)
 
 

@@ -77,6 +77,32 @@ def test_the_other_searches_go_on_too() -> None:
         assert plan.prediction.gap > 0
 
 
+def test_settings_that_scip_refuses_are_a_failure_as_any(
+    best: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import pyscipopt
+
+    class Strict(pyscipopt.Model):  # type: ignore[misc]
+        def setParam(self, name: str, value: object) -> None:  # noqa: N802
+            raise ValueError("SCIP: the parameter is not in the valid range!")
+
+    monkeypatch.setattr(pyscipopt, "Model", Strict)
+    plan = solve(PROBLEM, MACHINE, gap=GAP)
+    assert plan.prediction is not None
+    assert 0 < plan.prediction.lower_bound <= best
+
+
+@pytest.mark.parametrize("solver", ["exact", "algorithm1"])
+@pytest.mark.parametrize("limit", [inf, 1e300, 1e21])
+def test_without_a_time_limit_the_plan_is_the_usual_one(
+    solver: str, limit: float, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert solve(PROBLEM, MACHINE, time_limit=limit, solver=solver) == solve(
+        PROBLEM, MACHINE, time_limit=3600, solver=solver
+    )
+    assert capfd.readouterr() == ("", "")
+
+
 def test_an_interruption_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     """SCIP takes the signal and returns."""
     import pyscipopt
