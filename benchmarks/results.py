@@ -157,7 +157,7 @@ def _parsed(path: Path) -> Any:
         return json.loads(lzma.decompress(data) if path.suffix == ".xz" else data)
     except OSError as error:
         raise UserError(f"cannot read it: {error.strerror}", str(path)) from None
-    except (lzma.LZMAError, ValueError):
+    except (lzma.LZMAError, ValueError, RecursionError):
         raise UserError("not a JSON file", str(path)) from None
 
 

@@ -12,6 +12,7 @@ A list names the fields of its rows, of which these must be there, sizes in elem
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -69,6 +70,8 @@ def read_list(source: str | PathLike[str], constant_weights: bool = False) -> tu
     except json.JSONDecodeError as error:
         location = f"{name}:{error.lineno}:{error.colno}"
         raise UserError(f"not JSON: {error.msg}", location) from None
+    except ValueError:  # of Python's own, see sys.set_int_max_str_digits
+        raise UserError("a number in it has thousands of digits", name) from None
     try:
         rows = _rows(data)
     except ValueError as error:
@@ -147,7 +150,7 @@ def _problem(row: Mapping[str, Any]) -> Problem:
     """The normalised problem of one row. Raises ValueError, naming the field."""
     from mopt_mlir.extract import normalise
 
-    if not isinstance(row["name"], str) or not row["name"]:
+    if not _is_name(row["name"]):
         raise ValueError(f"name: {json.dumps(row['name'])} is not a name")
     layout, _, weights = _one_of(_LAYOUTS, row, "layout").partition("_")
     problem = conv2d(
@@ -160,6 +163,11 @@ def _problem(row: Mapping[str, Any]) -> Problem:
         element=ElementType(_one_of(_ELEMENTS, row, "element")),
     )
     return normalise(problem)[0]
+
+
+def _is_name(value: Any) -> bool:
+    """Whether `value` can be printed: JSON's strings may hold halves of characters."""
+    return isinstance(value, str) and value != "" and not re.search("[\ud800-\udfff]", value)
 
 
 def _size(value: Any, field: str) -> int:

@@ -49,6 +49,8 @@ def read(path: Path) -> MachineFile:
         raise UserError(f"cannot read the machine file: {error.strerror}", str(path)) from None
     except UnicodeDecodeError:
         raise UserError("the machine file is not UTF-8 text", str(path)) from None
+    except RecursionError:
+        raise UserError("the machine file is nested too deeply", str(path)) from None
     except ValueError as error:
         # tomllib says where in its message: "Expected '=' (at line 3, column 8)"
         where = re.search(r" \(at line (\d+), column (\d+)\)", str(error))

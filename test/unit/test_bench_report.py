@@ -243,6 +243,7 @@ def test_a_run_in_which_ours_was_wrong_or_failed_ends_in_an_error(results):
     [
         (None, "results.json: error: cannot read it: No such file or directory"),
         ("{", "results.json: error: not a JSON file"),
+        ("[" * 100_000, "results.json: error: not a JSON file"),
         ("[]", "results.json: error: not a file of mopt-bench"),
         ('{"kind": "mopt-bench run", "format": 0}', "written by another version of mopt-bench"),
         ('{"kind": "mopt-bench run", "format": 1}', "not a complete file of results"),

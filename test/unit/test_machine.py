@@ -254,6 +254,12 @@ def test_file_that_is_not_toml_is_refused_with_its_line(machine_file: Path) -> N
         resolve(str(machine_file))
 
 
+def test_file_that_is_nested_too_deeply_is_refused(machine_file: Path) -> None:
+    machine_file.write_text("cores = " + "[" * 20_000)
+    with pytest.raises(UserError, match=r"mine\.toml: error: the machine file is nested too deep"):
+        resolve(str(machine_file))
+
+
 def test_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"absent\.toml: error: cannot read .* No such file"):
         resolve(str(tmp_path / "absent.toml"))

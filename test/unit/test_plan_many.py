@@ -130,6 +130,8 @@ ROW = {"fields": FIELDS, "operators": [["x", 1, 2, 3, 4, 5, 6]]}
         ({**ROW, "operators": [["x", 1]]}, "operators[0]: not a list of 7 values"),
         ({**ROW, "operators": [ROW["operators"][0], 3]}, "operators[1]: not a list of 7 values"),
         ({**ROW, "operators": [["", 1, 2, 3, 4, 5, 6]]}, 'operators[0]: name: "" is not a name'),
+        ({**ROW, "operators": [["\ud800", 1, 2, 3, 4, 5, 6]]}, 'name: "\\ud800" is not a name'),
+        (f"[{'9' * 5000}]", ": error: a number in it has thousands of digits"),
         ({**ROW, "operators": [["x", 0, 2, 3, 4, 5, 6]]}, "k: 0 is not a positive integer"),
         ({**ROW, "operators": [["x", 1, True, 3, 4, 5, 6]]}, "h: true is not a positive"),
         ({**ROW, "operators": [["x", 1, 2, 3.5, 4, 5, 6]]}, "w: 3.5 is not a positive"),
