@@ -17,6 +17,7 @@ from typing import Any
 
 from mopt_mlir.diagnostics import UserError
 from mopt_mlir.machine.machine import CACHE_NAMES, Cache, Machine, field_kinds, optional_fields
+from mopt_mlir.machine.ranges import check_range
 
 
 @dataclass(frozen=True)
@@ -119,8 +120,10 @@ def _typed(
             if key not in optional:
                 raise ValueError(f"{prefix}{key}: missing")
             continue
-        value = float(table[key]) if kind is float and type(table[key]) is int else table[key]
-        if type(value) is not kind:  # not isinstance: true is no number
-            raise ValueError(f"{prefix}{key}: {table[key]!r} is not of type {kind.__name__}")
-        values[key] = value
+        value = table[key]
+        given = type(value)  # not isinstance: true is no number
+        if given is not kind and (given, kind) != (int, float):
+            raise ValueError(f"{prefix}{key}: {value!r} is not of type {kind.__name__}")
+        check_range(f"{prefix}{key}", value)
+        values[key] = kind(value)
     return values

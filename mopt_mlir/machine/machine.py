@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, dataclass, fields, replace
 from typing import Any
 
+from mopt_mlir.machine.ranges import check_range
 from mopt_mlir.problem import ElementType
 
 CACHE_NAMES = ("L1", "L2", "L3")
@@ -15,9 +16,6 @@ VECTOR_BITS = (128, 256, 512)
 
 DRAM_BANDWIDTHS = ("dram_bandwidth", "dram_write_bandwidth", "dram_stream_bandwidth")
 """Fields of one core; each has a companion of all cores, with `_all` at its end."""
-
-FREQUENCY_LIMIT = 10.0
-"""GHz no CPU reaches: a larger figure was given in MHz or Hz."""
 
 
 @dataclass(frozen=True)
@@ -159,7 +157,9 @@ class Machine:
         """
         machine = self
         for key, text in fields.items():
-            machine = machine.with_field(key, _parse(key, text, _kind(key)))
+            value = _parse(key, text, _kind(key))
+            check_range(key, value)  # before anything is derived from it
+            machine = machine.with_field(key, value)
         if machine.cores != self.cores and machine.cores > 0:
             machine = machine.with_cores(machine.cores)
         for cache in machine.caches:
@@ -175,6 +175,8 @@ class Machine:
 
     def check(self) -> None:
         """Raise ValueError, naming the field, where a figure cannot be that of a CPU."""
+        for key, value in self.values().items():
+            check_range(key, value)
         problem = next(_problems(self), None)
         if problem is not None:
             raise ValueError(problem)
@@ -215,20 +217,16 @@ def _parse(key: str, text: str, kind: type) -> Any:
 
 
 def _problems(machine: Machine) -> Iterator[str]:
-    """What is wrong, as `field: why`."""
-    for name, kind in field_kinds(Machine).items():
-        value = getattr(machine, name)
-        if kind is str and not value:
-            yield f"{name}: is empty"
-        # `not >` rather than `<=`, so that a NaN is caught as well
-        if kind in (int, float) and value is not None and not 0 < value < float("inf"):
-            yield f"{name}: {value} is not positive and finite"
-    if machine.frequency > FREQUENCY_LIMIT:
-        yield f"frequency: {machine.frequency} is not a clock in GHz"
+    """What is wrong with figures that are in their ranges, as `field: why`."""
+    if not machine.cpu:
+        yield "cpu: is empty"
     if machine.vector_bits not in VECTOR_BITS:
         yield f"vector_bits: {machine.vector_bits} is not one of 128, 256, 512"
     if machine.unit_bits is not None and machine.unit_bits not in VECTOR_BITS:
         yield f"unit_bits: {machine.unit_bits} is not one of 128, 256, 512"
+    # `not >` rather than `<=`, so that a NaN is caught as well
+    if not machine.capacity_factor > 0:
+        yield f"capacity_factor: {machine.capacity_factor} is not positive"
     if machine.capacity_factor > 1:
         yield f"capacity_factor: {machine.capacity_factor} is more than the whole cache"
     for name in DRAM_BANDWIDTHS:
@@ -249,11 +247,6 @@ def _problems(machine: Machine) -> Iterator[str]:
 
 
 def _cache_problems(cache: Cache) -> Iterator[str]:
-    for name, kind in field_kinds(Cache).items():
-        value = getattr(cache, name)
-        if kind in (int, float) and not 0 < value < float("inf"):
-            yield f"{name}: {value} is not positive and finite"
-            return  # the checks below divide by these
     if cache.line & (cache.line - 1):
         yield f"line: {cache.line} is not a power of two"
     if cache.size % (cache.line * cache.ways):

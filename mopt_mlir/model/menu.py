@@ -93,7 +93,7 @@ def _vectors(problem: Problem, machine: Machine, dim: str) -> Iterator[tuple[int
     """(elements of a vector, vectors) along `dim`; shorter vectors only where one covers it."""
     lanes, extent = machine.lanes(problem.output.element), problem.extent(dim)
     for vectors in range(1, -(-extent // lanes) + 1):
-        if not _max_rows(machine, vectors):
+        if _max_rows(machine, vectors) < 1:
             break
         yield lanes, vectors
     for shorter in (lanes // 2, lanes // 4):

@@ -516,7 +516,7 @@ def test_tool_does_not_measure_what_it_cannot_keep(
         (["--calibrate", "--forget"], "not allowed with argument"),
         (["--calibrate", "--threads", "0"], "threads=0: this process may use 1 to"),
         (["zen5"], "unknown machine 'zen5'; did you mean 'znver5'?"),
-        (["znver5,cores=-1"], "cores: -1 is not positive"),
+        (["znver5,cores=-1"], "cores: -1 is not from 1 to 10000"),
         (["none.toml"], "none.toml: error: cannot read the machine file"),
         (["--format", "xml"], "invalid choice: 'xml'"),
     ],

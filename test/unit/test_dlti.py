@@ -151,7 +151,7 @@ def test_a_wrong_figure_does_not_matter_where_the_machine_is_given() -> None:
     ("entry", "message"),
     [
         ('"num_cores" = "many"', '"num_cores" = "many": not a whole number'),
-        ('"num_cores" = 0 : i32', "cores: 0 is not positive"),
+        ('"num_cores" = 0 : i32', "cores: 0 is not from 1 to 10000"),
         ('"max_vector_op_width" = 64 : i32', "vector_bits: 64 is not one of 128, 256, 512"),
         ('"L1_cache_size_in_bytes" = 100 : i32', "L1.size: 100 is not a multiple of 12 ways"),
         ('"L1_cache_size_in_bytes" = 4194304 : i32', "L2.size: 1048576 is not larger than L1's"),

@@ -167,6 +167,15 @@ def test_nothing_to_vectorise_is_said() -> None:
         menu(without_channel, ZEN5)
 
 
+@pytest.mark.parametrize("registers", [1, 2])
+def test_no_kernel_where_registers_do_not_even_hold_its_operands(registers):
+    """Sums, a vector and a broadcast take one each."""
+    single = conv2d(k=16, h=1, w=1, c=8, r=1, s=1)
+    assert menu(single, replace(ZEN5, vector_registers=3))
+    with pytest.raises(NoMicrokernelError):
+        menu(single, replace(ZEN5, vector_registers=registers))
+
+
 def test_partial_tiles_are_smaller_kernels_with_whole_vectors() -> None:
     """70 channels and 30 columns in 32 x 14: two whole channel tiles and one of 6, which is one
     vector; two whole column tiles and one of 2."""
