@@ -151,19 +151,21 @@ class Machine:
     def override(self, fields: Mapping[str, str]) -> Machine:
         """This machine with fields replaced, e.g. `{"cores": "2", "L2.size": "524288"}`.
 
-        Another number of cores also changes the bandwidths of all cores, see `with_cores`, except
-        those given themselves. The name records what was replaced. Raises ValueError, naming the
-        field, for an unknown one or an impossible value.
+        Another number of cores also changes the bandwidths of all cores, see `with_cores`, and that
+        of one core those of a private cache, except where they are given themselves. The name
+        records what was replaced. Raises ValueError, naming the field, for an unknown one or an
+        impossible value.
         """
         machine = self
         for key, text in fields.items():
             value = _parse(key, text, _kind(key))
             check_range(key, value)  # before anything is derived from it
             machine = machine.with_field(key, value)
-        if machine.cores != self.cores and machine.cores > 0:
+        if machine.cores != self.cores:
             machine = machine.with_cores(machine.cores)
         for cache in machine.caches:
-            if not cache.shared:
+            one_core = {f"{cache.name}.bandwidth", f"{cache.name}.shared"}
+            if not cache.shared and one_core & fields.keys():
                 total = cache.bandwidth * machine.cores
                 machine = machine.with_field(f"{cache.name}.bandwidth_all", total)
         for key, text in fields.items():

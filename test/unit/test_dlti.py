@@ -127,6 +127,11 @@ def test_a_module_that_describes_the_host_changes_nothing() -> None:
     assert refined(ZEN5, {"L1.size": 49152, "vector_bits": 512, "cores": 8}) == ZEN5
 
 
+def test_bandwidths_that_no_figure_changes_stay_as_they_were_measured() -> None:
+    measured = ZEN5.with_field("L1.bandwidth_all", 4000.0)
+    assert refined(measured, {"L2.size": 524288}).cache("L1").bandwidth_all == 4000
+
+
 def test_narrow_vectors_come_with_their_registers() -> None:
     assert refined(ZEN5, {"vector_bits": 256}).vector_registers == 16
     assert refined(by_name("haswell"), {"vector_bits": 512}).vector_registers == 32

@@ -97,6 +97,31 @@ def test_override_of_a_total_is_kept() -> None:
     assert machine.cache("L1").bandwidth_all == 1000
 
 
+@pytest.mark.parametrize(
+    ("override", "totals"),
+    [
+        ("capacity_factor=0.7", [800, 400, 160]),
+        ("frequency=3.5,L2.size=524288,L3.bandwidth=50", [800, 400, 160]),
+        ("cores=4", [800, 400, 160]),  # as many as before
+        ("cores=2", [474, 208, 96]),
+        ("L1.bandwidth=230", [920, 400, 160]),
+        ("cores=2,L2.bandwidth=100", [474, 200, 96]),
+        ("cores=2,L2.bandwidth_all=150", [474, 150, 96]),
+        ("L3.shared=false", [800, 400, 192]),
+    ],
+)
+def test_only_totals_that_depend_on_an_override_are_derived_anew(
+    override: str, totals: list[float], machine_file: Path
+) -> None:
+    """Four cores together read less than four times what one does."""
+    text = machine_file.read_text()
+    for one, together in ("237.0", 800), ("104.0", 400):
+        text = text.replace(f"bandwidth = {one}", f"bandwidth_all = {together}\nbandwidth = {one}")
+    machine_file.write_text(text)
+    machine = resolve(f"{machine_file},{override}")
+    assert [cache.bandwidth_all for cache in machine.caches] == totals
+
+
 def test_more_cores_never_read_less_than_one() -> None:
     slow = replace(by_name("znver5"), dram_bandwidth=60.0, dram_bandwidth_all=60.0)
     assert slow.with_cores(1).dram_bandwidth_all == 60
