@@ -48,6 +48,8 @@ def compile_to_file(
     check_output(name)
     if header is not None:
         check_output(header)
+        if os.path.realpath(header) == os.path.realpath(name):
+            raise UserError("the header would overwrite the output; give it another name", name)
     target = options.target_of_files()
     lowered = lower_source(source, options, target)
     data = _artifact(lowered, suffix, target)

@@ -96,7 +96,8 @@ def _naming(name: str) -> Sink:
     outer = current_sink()
 
     def forward(diagnostic: Diagnostic) -> None:
-        if diagnostic.location.startswith(f"{_UNNAMED}:"):
+        # without a line where it is about all of the source, as of damaged bytecode
+        if f"{diagnostic.location}:".startswith(f"{_UNNAMED}:"):
             location = name + diagnostic.location.removeprefix(_UNNAMED)
             diagnostic = replace(diagnostic, location=location)
         outer(diagnostic)

@@ -39,7 +39,14 @@ def link_shared(code: NativeModule) -> bytes:
 
 def _compiler() -> list[str]:
     """The C compiler: `$CC` if it is set, else the first that is installed."""
-    given = shlex.split(os.environ.get("CC", ""))
+    variable = os.environ.get("CC", "")
+    try:
+        given = shlex.split(variable)
+    except ValueError as error:
+        why = str(error).lower()
+        raise UserError(
+            f"CC={variable} is no command: {why}; set CC to a C compiler, such as cc"
+        ) from None
     for command in [given] if given else [[name] for name in _COMPILERS]:
         if shutil.which(command[0]):
             return command

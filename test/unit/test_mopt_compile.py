@@ -167,6 +167,11 @@ def test_the_plan_is_for_the_cpu(run):
         ),
         (["add.mlir", "-o", "no/a.o"], "no/a.o: error: cannot write it: there is no directory"),
         (["add.mlir", "-o", "a.o", "--header", "no/a.h"], "no/a.h: error: cannot write it"),
+        (
+            ["add.mlir", "-o", "a.s", "--header", "./a.s"],
+            "a.s: error: the header would overwrite the output; give it another name",
+        ),
+        (["damaged.mlirbc", "-o", "a.o"], "damaged.mlirbc: error: "),
         (["add.mlir", "-o", "a.o", "--machine", "pdp11"], "error: unknown machine 'pdp11'; known:"),
         (["add.mlir", "-o", "a.o", "--threads", "0"], "threads=0: at least one thread is needed"),
         (["add.mlir", "-o", "a.o", "--threads", "x"], "argument --threads: invalid int value: 'x'"),
@@ -182,6 +187,7 @@ def test_the_plan_is_for_the_cpu(run):
     ],
 )
 def test_refusals(run, argv, message):
+    Path("damaged.mlirbc").write_bytes(b"ML\xefR\x06damaged")
     Path("bad.mlir").write_text("func.func @f() {\n}}\n")
     Path("conv.mlir").write_text(
         "func.func @f(%a: memref<4x4xi8>) {\n"
@@ -201,6 +207,17 @@ def test_a_missing_compiler_says_what_to_do(run, monkeypatch):
     code, message = run("add.mlir", "-o", "add.so", "--machine", "haswell")
     assert code == 1
     assert "a shared library needs a C compiler, but there is none (no-such-compiler)" in message
+    assert not Path("add.so").exists()
+
+
+def test_a_compiler_whose_quotes_are_not_closed(run, monkeypatch):
+    monkeypatch.setenv("CC", "'cc")
+    code, message = run("add.mlir", "-o", "add.so", "--machine", "haswell")
+    assert (code, message) == (
+        1,
+        "mopt-compile: error: CC='cc is no command: no closing quotation; set CC to a C compiler, "
+        "such as cc\n",
+    )
     assert not Path("add.so").exists()
 
 
