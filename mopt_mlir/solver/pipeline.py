@@ -23,6 +23,7 @@ from mopt_mlir.solver.space import Choice, choices
 from mopt_mlir.solver.walk import Ints
 
 SOLVERS = ("exact", "algorithm1")
+"""The certified search, and the paper's Algorithm 1 on the same model, as a baseline."""
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from importlib import import_module
@@ -231,6 +233,22 @@ def test_an_option_without_sense_is_refused_where_the_pass_is_added(
         analyzed(options)
     assert str(refusal.value).startswith("pipeline:1:1: error: ")
     assert message in str(refusal.value)
+
+
+def test_the_solvers_are_those_of_the_solver(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mopt_mlir.solver.pipeline.SOLVERS", ("exact", "annealing"))
+    Request(solver="annealing").check()
+    with pytest.raises(UserError, match="solver=algorithm1: not one of exact, annealing"):
+        Request(solver="algorithm1").check()
+
+
+def test_usual_options_are_checked_without_the_solver() -> None:
+    program = (
+        "import sys; from mopt_mlir.solving import Request; Request(2, gap=0.1).check(); "
+        "print({'mopt_mlir.solver', 'pyscipopt', 'numpy'} & sys.modules.keys())"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("set()\n", "")
 
 
 def test_more_threads_than_the_machine_has_cores(
