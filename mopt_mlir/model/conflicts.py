@@ -4,7 +4,9 @@ multiple of its sets apart, as rows whose length is a power of two do."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import gcd, prod
 
 from mopt_mlir.machine.machine import Cache
 from mopt_mlir.problem import Tensor
@@ -24,13 +26,89 @@ def crowded_lines(tensor: Tensor, tile: Mapping[str, int], cache: Cache) -> int:
 
 def _per_set(tensor: Tensor, tile: Mapping[str, int], cache: Cache) -> list[int]:
     """How many lines fall on each set that any falls on."""
-    offsets, size = {0}, tensor.element.size
+    size = tensor.element.size
+    walks = []
     for dim, points in tile.items():
         step = tensor.step(dim)
         if step is None:
             return []
-        every = max(1, cache.line // max(1, abs(step) * size))  # points of a line
-        offsets = {at + step * point for at in offsets for point in range(0, points, every)}
+        if step:
+            every = max(1, cache.line // (abs(step) * size))  # points of a line
+            walks.append(_Walk(step * every, -(-points // every)))
     sets = max(1, cache.size // (cache.line * cache.ways))
-    lines = {at * size // cache.line for at in offsets}
-    return list(Counter(line % sets for line in lines).values())
+    walks.sort(key=lambda walk: -abs(walk.step))
+    if prod(walk.number for walk in walks) <= sets * cache.line // size or not _is_nested(walks):
+        found = _listed(walks, size, cache.line, sets)
+    else:
+        found = _counted(walks, size, cache.line, sets)
+    return [number for number in found if number]
+
+
+@dataclass(frozen=True)
+class _Walk:
+    """`number` points, the first of them at 0, each `step` elements behind the one before."""
+
+    step: int
+    number: int
+
+    @property
+    def span(self) -> int:
+        """Elements from the first point to the last."""
+        return abs(self.step) * (self.number - 1)
+
+
+def _is_nested(walks: Sequence[_Walk]) -> bool:
+    """Whether each step passes over all that the walks behind it, in order, go through."""
+    spans = [walk.span for walk in walks]
+    return all(abs(walk.step) > sum(spans[at + 1 :]) for at, walk in enumerate(walks))
+
+
+def _listed(walks: Sequence[_Walk], size: int, line: int, sets: int) -> list[int]:
+    """Lines on each set of the points that are a sum of one of each walk, one by one."""
+    offsets = {0}
+    for walk in walks:
+        offsets = {at + walk.step * point for at in offsets for point in range(walk.number)}
+    lines = {at * size // line for at in offsets}
+    return list(Counter(number % sets for number in lines).values())
+
+
+def _counted(walks: Sequence[_Walk], size: int, line: int, sets: int) -> list[int]:
+    """The same for nested walks in a time that does not depend on how long they are.
+
+    1. What matters of a point is where it lies in a round of all sets, so that it is enough to
+       count the points at each of these places.
+    2. In memory order, a point is the first of its line if it lies less far into the line than
+       behind the point before it.
+    3. As the walks are nested, the point before one lies back by a step of the innermost walk that
+       has moved, less what the walks inside of that went through to their ends.
+    """
+    round_ = sets * line // size
+    first = sum(walk.step * (walk.number - 1) for walk in walks if walk.step < 0) % round_
+    places = [0] * round_
+    places[first] = 1
+    lines = [0] * sets
+    lines[first * size // line] = 1
+    for at, walk in enumerate(walks):
+        moved = _moved(places, abs(walk.step), walk.number - 1)
+        behind = size * (abs(walk.step) - sum(inner.span for inner in walks[at + 1 :]))
+        for place, number in enumerate(moved):
+            if place * size % line < behind:
+                lines[place * size // line] += number
+        places = [one + more for one, more in zip(places, moved, strict=True)]
+    return lines
+
+
+def _moved(places: Sequence[int], step: int, times: int) -> list[int]:
+    """Points at each place after `places` have moved on, around, by one to so many `times` steps,
+    all of these together."""
+    moved = [0] * len(places)
+    starts = gcd(step, len(places))
+    for start in range(starts):
+        cycle = [(start + step * turn) % len(places) for turn in range(len(places) // starts)]
+        rounds, rest = divmod(times, len(cycle))
+        whole = rounds * sum(places[place] for place in cycle)
+        window = sum(places[cycle[-back]] for back in range(1, rest + 1))
+        for turn, place in enumerate(cycle):
+            moved[place] = whole + window
+            window += places[place] - places[cycle[turn - rest]]
+    return moved
