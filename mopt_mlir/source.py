@@ -70,7 +70,8 @@ def read(path: str | PathLike[str]) -> Source:
         if name == "-":
             return Source("<stdin>", sys.stdin.buffer.read())
         with open(name, "rb") as file:
-            return Source(name, file.read())
+            # MLIR's locations are UTF-8, which names of files need not be
+            return Source(name.encode(errors="backslashreplace").decode(), file.read())
     except OSError as error:
         raise UserError(f"cannot read it: {error.strerror}", name) from None
 

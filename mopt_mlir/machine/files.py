@@ -57,6 +57,8 @@ def read(path: Path) -> MachineFile:
         where = re.search(r" \(at line (\d+), column (\d+)\)", str(error))
         location = f"{path}:{where[1]}:{where[2]}" if where else str(path)
         why = str(error).replace(where[0], "") if where else str(error)
+        if type(error) is ValueError:  # of Python's own, see sys.set_int_max_str_digits
+            raise UserError("a number in it has thousands of digits", location) from None
         raise UserError(f"not TOML: {why}", location) from None
     try:
         file = machine_from(data, path.stem)

@@ -115,4 +115,5 @@ def _forget() -> str:
 def _print(text: str) -> None:
     from mopt_mlir.output import write_output
 
-    write_output("-", f"{text}\n".encode())
+    # the names of files need not be UTF-8
+    write_output("-", f"{text}\n".encode(errors="surrogateescape"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -19,6 +20,7 @@ from mopt_mlir.machine.bench import HostBench, buffer_bytes
 from mopt_mlir.machine.calibration import Calibration, Identity
 from mopt_mlir.machine.facts import observe
 from mopt_mlir.machine.quantities import QUANTITIES, READS, Quantity
+from mopt_mlir.machine.registry import SHIPPED
 from mopt_mlir.memory import check_memory
 from mopt_mlir.problem import ElementType
 from mopt_mlir.tools.mopt_machine import main
@@ -529,3 +531,12 @@ def test_tool_refuses(argv: list[str], message: str, capfd: pytest.CaptureFixtur
     assert not captured.err.startswith("\n")
     assert message in captured.err
     assert "Traceback" not in captured.err
+
+
+def test_a_machine_file_whose_name_is_not_utf_8(
+    tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    path = tmp_path / os.fsdecode(b"mine\xff.toml")
+    path.write_bytes((SHIPPED / "haswell.toml").read_bytes())
+    assert main([str(path)]) == 0
+    assert capfdbinary.readouterr().out.startswith(b"machine mine\xff\n")

@@ -218,6 +218,7 @@ def test_file_is_read_by_its_path(machine_file: Path) -> None:
         ("cores = 4", "", "cores: missing"),
         ("cores = 4", "cores = 4.5", "cores: 4.5 is not of type int"),
         ("cores = 4", f"cores = {10**400}", "cores: 1000"),
+        ("cores = 4", f"cores = {'9' * 5000}", "a number in it has thousands of digits"),
         ("frequency = 3.7", f"frequency = {10**400}", "frequency: 1000"),
         ("cores = 4", "cores = true", "cores: True is not of type int"),
         ("cores = 4", "cores = 4\nsockets = 1", "sockets: unknown field; known: cpu, cores"),

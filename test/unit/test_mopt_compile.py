@@ -132,6 +132,16 @@ def test_names_in_headers_are_those_of_c_and_unique(run, language):
     subprocess.run(command, check=True)
 
 
+def test_names_of_files_need_not_be_utf_8(run):
+    name = os.fsdecode(b"add\xff")
+    argv = [f"{name}.mlir", "-o", f"{name}.s", "--header", f"{name}.h", "--machine", "haswell"]
+    Path(f"{name}.mlir").write_text(ADD)
+    assert run(*argv) == (0, "")
+    assert Path(f"{name}.s").exists()
+    Path(f"{name}.mlir").write_text("}")
+    assert run(*argv)[1].startswith("add\\udcff.mlir:1:1: error: ")
+
+
 def test_code_for_another_cpu(run):
     assert run("add.mlir", "-o", "a.ll", "--machine", "haswell", "--cpu", "skylake-avx512")[0] == 0
     assert run("add.mlir", "-o", "a.ll", "--machine", "haswell", "--cpu", "skylake")[0] == 0
