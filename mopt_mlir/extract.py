@@ -173,15 +173,32 @@ def _drop_axis(tensor: Tensor, i: int) -> Tensor:
 
 
 def _check_body(operation: Any) -> None:
-    """Only `acc + a * b`: MLIR also calls pooling, integer and mixed-type variants convolutions."""
-    body = [op.operation.name for op in operation.regions[0].blocks[0].operations]
+    """Only `acc + a * b`: MLIR also calls pooling, integer and mixed-type variants convolutions,
+    and any other operations between the same loops."""
+    block = operation.regions[0].blocks[0]
+    body = [op.operation.name for op in block.operations]
     if body == ["arith.mulf", "arith.addf", "linalg.yield"]:
-        return
+        if _adds_products(block):
+            return
+        raise UnsupportedError("its body does not add input times weights to the output")
     if "arith.muli" in body:
         raise UnsupportedError("its elements are integers; f32 and f64 are supported")
     if "arith.mulf" not in body:
         raise UnsupportedError("it does not multiply and accumulate")
     raise UnsupportedError(f"its body is not acc + a * b on one float type ({', '.join(body)})")
+
+
+def _adds_products(block: Any) -> bool:
+    """Whether a multiplication, an addition and a yield compute `acc + a * b` of the elements that
+    the body is given, where both sums and products may have their operands in either order."""
+    product, sum_, last = (op.operation for op in block.operations)
+    *factors, accumulator = block.arguments
+    expected = (
+        (product, factors),
+        (sum_, [accumulator, product.result]),
+        (last, [sum_.result]),
+    )
+    return all(list(op.operands) in (values, values[::-1]) for op, values in expected)
 
 
 def _check_type(type_: Any, bindings: Bindings) -> None:

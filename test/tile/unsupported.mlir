@@ -82,3 +82,21 @@ func.func @elementwise(%a: memref<4xf32>, %b: memref<4xf32>, %x: memref<4xf32>) 
   linalg.add ins(%a, %b : memref<4xf32>, memref<4xf32>) outs(%x : memref<4xf32>)
   return
 }
+
+// -----
+
+// CHECK-LABEL: func.func @squares
+// CHECK:         linalg.generic
+func.func @squares(%a: memref<10xf32>, %f: memref<3xf32>, %x: memref<8xf32>) {
+  // expected-remark @+1 {{'linalg.generic' is not tiled: its body does not add input times weights to the output}}
+  linalg.generic {indexing_maps = [affine_map<(w, s) -> (w + s)>, affine_map<(w, s) -> (s)>,
+                                   affine_map<(w, s) -> (w)>],
+                  iterator_types = ["parallel", "reduction"]}
+    ins(%a, %f : memref<10xf32>, memref<3xf32>) outs(%x : memref<8xf32>) {
+  ^bb0(%p: f32, %q: f32, %o: f32):
+    %m = arith.mulf %p, %p : f32
+    %n = arith.addf %o, %m : f32
+    linalg.yield %n : f32
+  }
+  return
+}

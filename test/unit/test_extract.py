@@ -113,6 +113,50 @@ def test_unsupported(text: str, reason: str) -> None:
         convolution(text)
 
 
+def generic(product: str, total: str, result: str) -> str:
+    """A row of pixels, with a body of two operations whose operands are given, and their type."""
+    return f"""func.func @f(%x: memref<10xf32>, %w: memref<3xf32>, %o: memref<8xf32>, %v: f32) {{
+  linalg.generic {{indexing_maps = [affine_map<(w, s) -> (w + s)>, affine_map<(w, s) -> (s)>,
+                                   affine_map<(w, s) -> (w)>],
+                  iterator_types = ["parallel", "reduction"]}}
+      ins(%x, %w : memref<10xf32>, memref<3xf32>) outs(%o : memref<8xf32>) {{
+  ^bb0(%a: f32, %b: f32, %acc: f32):
+    %m = arith.mulf {product} : f32
+    %s = arith.addf {total} : f32
+    linalg.yield {result} : f32
+  }}
+  return
+}}"""
+
+
+@pytest.mark.parametrize("product", ["%a, %b", "%b, %a"])
+@pytest.mark.parametrize("total", ["%acc, %m", "%m, %acc"])
+def test_products_and_sums_have_their_operands_in_any_order(product: str, total: str) -> None:
+    assert convolution(generic(product, total, "%s")).problem.names == ("w", "s")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        ("%a, %a", "%acc, %m", "%s"),
+        ("%b, %b", "%acc, %m", "%s"),
+        ("%acc, %a", "%b, %m", "%s"),
+        ("%acc, %a", "%acc, %m", "%s"),
+        ("%a, %v", "%acc, %m", "%s"),
+        ("%a, %b", "%v, %m", "%s"),
+        ("%a, %b", "%m, %m", "%s"),
+        ("%a, %b", "%acc, %acc", "%s"),
+        ("%a, %b", "%acc, %a", "%s"),
+        ("%a, %b", "%acc, %m", "%m"),
+        ("%a, %b", "%acc, %m", "%acc"),
+        ("%a, %b", "%acc, %m", "%v"),
+    ],
+)
+def test_another_body_of_the_same_operations(body: tuple[str, str, str]) -> None:
+    with pytest.raises(UnsupportedError, match="does not add input times weights to the output"):
+        convolution(generic(*body))
+
+
 def test_pixels_are_fused_up_to_what_plans_are_made_for() -> None:
     for pixels, dims in ((2048, ("k", "w", "c")), (2049, ("k", "h", "w", "c"))):
         problem, _ = normalise(conv2d(k=8, h=pixels, w=pixels, c=4, r=1, s=1))

@@ -255,3 +255,29 @@ def test_nontemporal_stores(shift: int, threads: int) -> None:
     output = buffer[shift : shift + 4 * 6 * 32].reshape(1, 4, 6, 32)
     exe["conv"](image, filters, output)
     close(output, nchw_reference(image, filters))
+
+
+def test_sums_of_squares_are_no_convolution() -> None:
+    """A body of the same operations, of other operands: it becomes plain loops."""
+    image, filters, output = random_arrays((40,), (3,), (38,))
+    diagnostics: list[mopt_mlir.Diagnostic] = []
+    with mopt_mlir.sink(diagnostics.append):
+        exe = mopt_mlir.compile(
+            """func.func @conv(%a: memref<40xf32>, %f: memref<3xf32>, %x: memref<38xf32>) {
+  linalg.generic {indexing_maps = [affine_map<(w, s) -> (w + s)>, affine_map<(w, s) -> (s)>,
+                                   affine_map<(w, s) -> (w)>],
+                  iterator_types = ["parallel", "reduction"]}
+      ins(%a, %f : memref<40xf32>, memref<3xf32>) outs(%x : memref<38xf32>) {
+  ^bb0(%p: f32, %q: f32, %o: f32):
+    %m = arith.mulf %p, %p : f32
+    %n = arith.addf %o, %m : f32
+    linalg.yield %n : f32
+  }
+  return
+}"""
+        )
+    assert "does not add input times weights to the output" in diagnostics[0].message
+    squares = np.lib.stride_tricks.sliding_window_view(image.astype(np.float64) ** 2, 3)
+    expected = output.astype(np.float64) + squares.sum(axis=1)
+    exe["conv"](image, filters, output)
+    close(output, expected)
