@@ -35,25 +35,29 @@ def initializer_of(
         writer = _previous_writer(operation, output)
     if writer is None:
         return None
-    writer = writer.operation
-    if writer.name == "linalg.fill":
-        return Initializer(writer, fill=writer.operands[0])
-    return _bias(writer, problem, bindings)
+    return _initializer(writer.operation, output, problem, bindings)
 
 
-WRITE_NOTHING = frozenset(
+VIEWS = frozenset(
     {
-        "affine.apply",
-        "memref.alloc",
-        "memref.alloca",
         "memref.cast",
         "memref.collapse_shape",
         "memref.expand_shape",
-        "memref.get_global",
+        "memref.reinterpret_cast",
         "memref.subview",
-        "tensor.empty",
+        "memref.transpose",
+        "memref.view",
     }
 )
+"""Operations whose result is in the memory of their first operand."""
+
+WRITE_NOTHING = VIEWS | {
+    "affine.apply",
+    "memref.alloc",
+    "memref.alloca",
+    "memref.get_global",
+    "tensor.empty",
+}
 """Operations that may stand between an initializer and a convolution, as may all of `arith`."""
 
 
@@ -71,28 +75,70 @@ def _previous_writer(operation: Any, output: Any) -> Any:
     return None
 
 
-def _bias(writer: Any, problem: Problem, bindings: Bindings) -> Initializer | None:
-    """`writer` as a broadcast of a vector over the output channel, or None."""
+def _initializer(
+    writer: Any, output: Any, problem: Problem, bindings: Bindings
+) -> Initializer | None:
+    """`writer` as a fill, or as a broadcast of a vector over the output channel, or None."""
+    if writer.name == "linalg.fill":
+        return Initializer(writer, fill=writer.operands[0])
+    axes = _broadcast_axes(writer, bindings)
+    if axes is None:
+        return None
+    source = writer.operands[0]
+    if not isinstance(source.type, bindings.ir.ShapedType):
+        return Initializer(writer, fill=source)
     k = problem.by_role(Role.OUT_CHANNEL)
-    channel = [i for i, axis in enumerate(problem.output.axes) if axis.dims == k]
-    if not k or writer.name not in ("linalg.broadcast", "linalg.generic"):
+    channel = [i for i, axis in enumerate(problem.output.axes) if k and axis.dims == k]
+    if not channel or axes != channel or _may_share_memory(source, output, bindings):
         return None
-    if len(writer.operands) != 2 or len(writer.operands[0].type.shape) != 1:
+    return Initializer(writer, bias=source)
+
+
+def _broadcast_axes(writer: Any, bindings: Bindings) -> list[int] | None:
+    """The axes of the output along which the one operand that `writer` copies there varies: none
+    for a scalar. None if `writer` does anything else."""
+    ir = bindings.ir
+    if writer.name not in ("linalg.broadcast", "linalg.generic") or len(writer.operands) != 2:
         return None
-    body = [op.operation for op in writer.regions[0].blocks[0].operations]
     block = writer.regions[0].blocks[0]
+    body = [op.operation for op in block.operations]
     if len(body) != 1 or body[0].operands[0] != block.arguments[0]:
         return None
     if writer.name == "linalg.broadcast":
-        dimensions = list(writer.attributes["dimensions"])
-        rank = len(problem.output.axes)
-        free = [i for i in range(rank) if i not in dimensions]
-    else:
-        source, target = (m.value for m in writer.attributes["indexing_maps"])
-        if target != bindings.ir.AffineMap.get_identity(target.n_dims):
+        added = list(writer.attributes["dimensions"])
+        return [axis for axis in range(writer.operands[1].type.rank) if axis not in added]
+    if writer.attributes["operandSegmentSizes"][0] != 1:
+        return None  # it has two outputs, and yields what they hold
+    source, target = (attribute.value for attribute in writer.attributes["indexing_maps"])
+    if target != ir.AffineMap.get_identity(target.n_dims, target.context):
+        return None
+    loops = list(source.results)
+    if not all(isinstance(loop, ir.AffineDimExpr) for loop in loops):
+        return None
+    return [loop.position for loop in loops]
+
+
+def _may_share_memory(bias: Any, output: Any, bindings: Bindings) -> bool:
+    """Whether a store to `output` may change `bias`, as far as their origins tell. The parameters
+    of a function lie apart: whoever calls it sees to that."""
+    if isinstance(output.type, bindings.ir.RankedTensorType):
+        return False
+    one, other = (_origin(buffer, bindings) for buffer in (bias, output))
+    return one is None or other is None or one == other
+
+
+def _origin(buffer: Any, bindings: Bindings) -> Any:
+    """The parameter, the allocation or the name of the global that `buffer` is a part of; None if
+    that is not known."""
+    while not isinstance(buffer.owner, bindings.ir.Block):
+        owner = buffer.owner.operation
+        if owner.name in ("memref.alloc", "memref.alloca"):
+            return buffer
+        if owner.name == "memref.get_global":
+            return owner.attributes["name"]
+        if owner.name not in VIEWS:
             return None
-        expr = source.results[0]
-        if not isinstance(expr, bindings.ir.AffineDimExpr):
-            return None
-        free = [expr.position]
-    return Initializer(writer, bias=writer.operands[0]) if free == channel else None
+        buffer = owner.operands[0]
+    function = buffer.owner.owner.operation
+    is_parameter = function.name == "func.func" and buffer.owner == function.regions[0].blocks[0]
+    return buffer if is_parameter else None

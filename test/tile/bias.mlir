@@ -96,3 +96,25 @@ func.func @along_pixels(%input: memref<1x3x6x18xf32>, %weights: memref<16x3x3x3x
     outs(%output : memref<1x16x4x16xf32>)
   return
 }
+
+// So is a scalar that was, as --linalg-generalize-named-ops leaves a fill.
+
+// CHECK-LABEL: func.func @generic_fill
+// CHECK-NOT:     linalg.generic
+// CHECK:         vector.broadcast %arg3 : f32 to vector<16xf32>
+func.func @generic_fill(%input: memref<1x3x8x6xf32>, %weights: memref<16x3x3x3xf32>,
+                        %output: memref<1x16x6x4xf32>, %value: f32) {
+  linalg.generic {indexing_maps = [affine_map<(n, k, h, w) -> ()>,
+                                   affine_map<(n, k, h, w) -> (n, k, h, w)>],
+                  iterator_types = ["parallel", "parallel", "parallel", "parallel"]}
+    ins(%value : f32) outs(%output : memref<1x16x6x4xf32>) {
+  ^bb0(%v: f32, %old: f32):
+    linalg.yield %v : f32
+  }
+  linalg.conv_2d_nchw_fchw {mopt.plan = {
+      machine = "znver5", threads = 1, packing = "whole", levels = [],
+      microkernel = {lanes = "k", vector = 16, tile = {k = 16, w = 4}, reduction = ["c", "r", "s"]}}}
+    ins(%input, %weights : memref<1x3x8x6xf32>, memref<16x3x3x3xf32>)
+    outs(%output : memref<1x16x6x4xf32>)
+  return
+}

@@ -162,3 +162,134 @@ def test_pixels_are_fused_up_to_what_plans_are_made_for() -> None:
         problem, _ = normalise(conv2d(k=8, h=pixels, w=pixels, c=4, r=1, s=1))
         assert problem.names == dims
         problem.check_size()
+
+
+OUTPUT = "memref<1x4x4x8xf32>"
+VECTOR_OF_OUTPUT = "memref<8xf32, strided<[1], offset: ?>>"
+
+
+def initialized(
+    writer: str, *, before: str = "", output: str = "%o", package: str = "mlir"
+) -> Convolution:
+    """A convolution behind `writer`, in NHWC, of a function with a bias and a scalar."""
+    text = f"""
+#whole = affine_map<(n, h, w, k) -> (n, h, w, k)>
+#channel = affine_map<(n, h, w, k) -> (k)>
+#nothing = affine_map<(n, h, w, k) -> ()>
+func.func @f(%a: memref<1x6x6x4xf32>, %f: memref<3x3x4x8xf32>, %o: {OUTPUT}, %x: {OUTPUT},
+             %b: memref<8xf32>, %v: f32, %i: index) {{
+  {before}
+  {writer}
+  linalg.conv_2d_nhwc_hwcf ins(%a, %f : memref<1x6x6x4xf32>, memref<3x3x4x8xf32>)
+    outs({output} : {OUTPUT})
+  return
+}}
+memref.global @first : {OUTPUT}
+memref.global @second : memref<8xf32>
+"""
+    return convolution(text, package)
+
+
+def copy(maps: str, operands: str, results: int = 1) -> str:
+    """A `linalg.generic` that yields the first of the elements that its body is given."""
+    arguments = ", ".join(f"%e{i}: f32" for i in range(operands.count("%")))
+    yielded = ", ".join(f"%e{i}" for i in range(results))
+    return f"""linalg.generic {{indexing_maps = [{maps}],
+      iterator_types = ["parallel", "parallel", "parallel", "parallel"]}} {operands} {{
+  ^bb0({arguments}):
+    linalg.yield {yielded} : {", ".join(["f32"] * results)}
+  }}"""
+
+
+def broadcast(bias: str, type_: str, output: str = "%o") -> str:
+    return f"""linalg.broadcast ins({bias} : {type_}) outs({output} : {OUTPUT})
+    dimensions = [0, 1, 2]"""
+
+
+@pytest.mark.parametrize("package", ["mlir", "torch_mlir"])
+def test_a_fill_that_was_made_generic(package: str) -> None:
+    writer = copy("#nothing, #whole", f"ins(%v : f32) outs(%o : {OUTPUT})")
+    found = initialized(writer, package=package)
+    assert found.initializer is not None
+    assert str(found.initializer.fill.type) == "f32"
+    assert found.initializer.bias is None
+
+
+def test_no_context_is_needed_to_find_a_bias() -> None:
+    """Whoever asks may have none entered."""
+    found = initialized(copy("#channel, #whole", f"ins(%b : memref<8xf32>) outs(%o : {OUTPUT})"))
+    again = extract(found.operation, bindings())
+    assert again.initializer is not None
+    assert str(again.initializer.bias.type) == "memref<8xf32>"
+
+
+def test_an_operation_without_inputs_initializes_nothing() -> None:
+    """It has as many operands as a broadcast, and yields what its outputs hold."""
+    both = f"outs(%x, %o : {OUTPUT}, {OUTPUT})"
+    assert initialized(copy("#whole, #whole", both, results=2)).initializer is None
+    short = f"outs(%b, %o : memref<8xf32>, {OUTPUT})"
+    assert initialized(copy("#channel, #whole", short, results=2)).initializer is None
+
+
+@pytest.mark.parametrize(
+    ("before", "bias", "type_", "output"),
+    [
+        (
+            f"%s = memref.subview %o[0, %i, 0, 0] [1, 1, 1, 8] [1, 1, 1, 1] : {OUTPUT}"
+            f" to {VECTOR_OF_OUTPUT}",
+            "%s",
+            VECTOR_OF_OUTPUT,
+            "%o",
+        ),
+        (
+            f"""%whole = memref.cast %o : {OUTPUT} to memref<1x4x4x8xf32>
+  %r = memref.reinterpret_cast %o to offset: [0], sizes: [8], strides: [1]
+    : {OUTPUT} to memref<8xf32>""",
+            "%r",
+            "memref<8xf32>",
+            "%whole",
+        ),
+        (
+            f"""%g = memref.get_global @first : {OUTPUT}
+  %again = memref.get_global @first : {OUTPUT}
+  %r = memref.reinterpret_cast %again to offset: [0], sizes: [8], strides: [1]
+    : {OUTPUT} to memref<8xf32>""",
+            "%r",
+            "memref<8xf32>",
+            "%g",
+        ),
+        (
+            """%yes = arith.constant true
+  %other = arith.select %yes, %b, %b : memref<8xf32>""",
+            "%other",
+            "memref<8xf32>",
+            "%o",
+        ),
+    ],
+    ids=["subview", "through casts", "of a global", "unknown"],
+)
+def test_a_bias_that_may_be_in_the_output_stays(
+    before: str, bias: str, type_: str, output: str
+) -> None:
+    found = initialized(broadcast(bias, type_, output), before=before, output=output)
+    assert found.initializer is None
+
+
+@pytest.mark.parametrize(
+    ("before", "bias", "output"),
+    [
+        ("", "%b", "%o"),
+        ("%n = memref.alloc() : memref<8xf32>", "%n", "%o"),
+        ("%g = memref.get_global @second : memref<8xf32>", "%g", "%o"),
+        (
+            f"""%g = memref.get_global @second : memref<8xf32>
+  %x1 = memref.get_global @first : {OUTPUT}""",
+            "%g",
+            "%x1",
+        ),
+    ],
+)
+def test_a_bias_elsewhere_is_folded(before: str, bias: str, output: str) -> None:
+    found = initialized(broadcast(bias, "memref<8xf32>", output), before=before, output=output)
+    assert found.initializer is not None
+    assert found.initializer.bias is not None

@@ -230,6 +230,66 @@ def test_two_equal_convolutions_share_one_nest() -> None:
     close(y, nchw_reference(image, g))
 
 
+NHWC = "memref<1x9x9x4xf32>", "memref<3x3x4x21xf32>", "memref<1x7x7x21xf32>"
+
+
+def nhwc_reference(image: Array, filters: Array) -> Array:
+    """Stride 1, by sliding windows, in float64; filters as in `conv_2d_nhwc_hwcf`."""
+    nchw = nchw_reference(image.transpose(0, 3, 1, 2), filters.transpose(3, 2, 0, 1))
+    return nchw.transpose(0, 2, 3, 1)
+
+
+def initialised(writer: str) -> str:
+    """A convolution whose output `writer` wrote before, in a function with a scalar."""
+    return f"""#nothing = affine_map<(n, h, w, k) -> ()>
+#whole = affine_map<(n, h, w, k) -> (n, h, w, k)>
+#channel = affine_map<(n, h, w, k) -> (k)>
+func.func @conv(%a: {NHWC[0]}, %f: {NHWC[1]}, %x: {NHWC[2]}, %v: f32, %row: memref<21xf32>) {{
+  {writer}
+  linalg.conv_2d_nhwc_hwcf ins(%a, %f : {NHWC[0]}, {NHWC[1]}) outs(%x : {NHWC[2]})
+  return
+}}"""
+
+
+def test_a_fill_that_was_made_generic() -> None:
+    image, filters, output, row = random_arrays((1, 9, 9, 4), (3, 3, 4, 21), (1, 7, 7, 21), (21,))
+    text = initialised(f"""linalg.generic {{indexing_maps = [#nothing, #whole],
+      iterator_types = ["parallel", "parallel", "parallel", "parallel"]}}
+      ins(%v : f32) outs(%x : {NHWC[2]}) {{
+  ^bb0(%p: f32, %q: f32):
+    linalg.yield %p : f32
+  }}""")
+    mopt_mlir.compile(text, require_tiled=True)["conv"](image, filters, output, 2.5, row)
+    close(output, 2.5 + nhwc_reference(image, filters))
+
+
+@pytest.mark.parametrize("at", [0, 6])
+def test_a_bias_that_is_a_part_of_the_output(at: int) -> None:
+    """What the convolution writes there is not to be read again."""
+    image, filters, output, row = random_arrays((1, 9, 9, 4), (3, 3, 4, 21), (1, 7, 7, 21), (21,))
+    bias = f"memref<21xf32, strided<[1], offset: {at * 8 * 21}>>"
+    text = initialised(f"""%b = memref.subview %x[0, {at}, {at}, 0] [1, 1, 1, 21] [1, 1, 1, 1]
+    : {NHWC[2]} to {bias}
+  linalg.broadcast ins(%b : {bias}) outs(%x : {NHWC[2]}) dimensions = [0, 1, 2]""")
+    expected = output[0, at, at].astype(np.float64) + nhwc_reference(image, filters)
+    mopt_mlir.compile(text, require_tiled=True)["conv"](image, filters, output, 0, row)
+    close(output, expected)
+
+
+def test_an_operation_that_keeps_both_of_its_outputs() -> None:
+    """It has as many operands as a broadcast of a bias, but no input."""
+    image, filters, output, row = random_arrays((1, 9, 9, 4), (3, 3, 4, 21), (1, 7, 7, 21), (21,))
+    text = initialised(f"""linalg.generic {{indexing_maps = [#channel, #whole],
+      iterator_types = ["parallel", "parallel", "parallel", "parallel"]}}
+      outs(%row, %x : memref<21xf32>, {NHWC[2]}) {{
+  ^bb0(%p: f32, %q: f32):
+    linalg.yield %p, %q : f32, f32
+  }}""")
+    expected = output.astype(np.float64) + nhwc_reference(image, filters)
+    mopt_mlir.compile(text, require_tiled=True)["conv"](image, filters, output, 0, row)
+    close(output, expected)
+
+
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("shift", [0, 1])
 def test_nontemporal_stores(shift: int, threads: int) -> None:
