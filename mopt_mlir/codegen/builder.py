@@ -102,15 +102,20 @@ class Builder(AffineBuilder):
     # ---- memrefs and stores past the caches --------------------------------------------------
 
     def collapse(self, memref: Any, groups: Sequence[Sequence[int]], name: str) -> Any:
-        """`memref` with each group of axes as one axis; the axes of a group must be dense."""
+        """`memref` with each group of axes as one axis; the axes of a group must be dense.
+
+        MLIR asks for one type of the result: strides are left out of it only if they were left out
+        before, and an axis with a single element, whose stride says nothing, has no part in them.
+        """
         if all(len(group) == 1 for group in groups):
             return memref
         ir, old = self.ir, memref.type
-        strides, offset = old.get_strides_and_offset()
         shape = [prod(old.shape[i] for i in group) for group in groups]
-        new = [strides[group[-1]] for group in groups]
-        dense = [prod(shape[i + 1 :]) for i in range(len(shape))]
-        layout = None if new == dense and offset == 0 else ir.StridedLayoutAttr.get(offset, new)
+        layout = None
+        if old.affine_map != ir.AffineMap.get_identity(old.rank, old.context):
+            strides, offset = old.get_strides_and_offset()
+            inner = [[i for i in group if old.shape[i] > 1] or group[:1] for group in groups]
+            layout = ir.StridedLayoutAttr.get(offset, [strides[axes[-1]] for axes in inner])
         type_ = ir.MemRefType.get(shape, old.element_type, layout, old.memory_space)
         i64 = ir.IntegerType.get_signless(64)
         reassociation = ir.ArrayAttr.get(
