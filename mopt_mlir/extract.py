@@ -321,4 +321,19 @@ def _strides(type_: Any, bindings: Bindings) -> tuple[int | None, ...]:
     except (ValueError, RuntimeError):
         raise UnsupportedError(f"the layout of {type_} is not strided") from None
     dynamic = ir.ShapedType.get_dynamic_stride_or_offset()
-    return tuple(None if stride == dynamic else stride for stride in found)
+    hidden = [
+        stride == dynamic or _overlaps(i, type_.shape, found) for i, stride in enumerate(found)
+    ]
+    return tuple(None if hide else stride for hide, stride in zip(hidden, found, strict=True))
+
+
+def _overlaps(axis: int, shape: list[int], strides: list[int]) -> bool:
+    """Whether rows along the axis after `axis` begin inside of the rows before them.
+
+    If only a part of each row is read, these parts may follow each other in memory, but the rows
+    cannot be made one: better not to know how far apart they are.
+    """
+    if axis + 1 == len(shape) or shape[axis] == 1:
+        return False
+    step, unit = strides[axis : axis + 2]
+    return unit != 0 and step % unit == 0 and 0 < step // unit < shape[axis + 1]

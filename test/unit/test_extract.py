@@ -71,6 +71,24 @@ def test_subview_strides() -> None:
     assert problem.output.runs_along("w")
 
 
+@pytest.mark.parametrize(
+    ("shape", "strides", "known"),
+    [
+        ("1x3x4x4", "[512, 16, 4, 1]", (512, 16, 4, 1)),
+        ("1x3x4x5", "[512, 16, 4, 1]", (512, 16, None, 1)),
+        ("1x3x4x5", "[512, 16, 3, 2]", (512, 16, 3, 2)),
+        ("1x3x4x5", "[1, 64, 12, 3]", (1, 64, None, 3)),
+    ],
+)
+def test_how_far_apart_overlapping_rows_are_counts_as_unknown(
+    shape: str, strides: str, known: tuple[int | None, ...]
+) -> None:
+    """Or loops over those that are read would be made one. Of a single row it does not matter."""
+    type_ = f"memref<{shape}xf32, strided<{strides}>>"
+    problem = convolution(nchw(type_, "memref<4x3x1x1xf32>", "memref<1x4x4x4xf32>")).problem
+    assert problem.input.strides == known
+
+
 def test_pixels_of_a_pointwise_convolution_fuse() -> None:
     problem, groups = normalise(conv2d(n=2, k=8, h=5, w=7, c=4, r=1, s=1))
     assert problem.extents == {"n": 2, "k": 8, "w": 35, "c": 4}

@@ -158,6 +158,66 @@ def test_single_taps_on_rows_with_gaps() -> None:
     close(output, expected)
 
 
+@pytest.mark.parametrize("strides", ["[256, 32, 4, 1]", "[7, 32, 4, 1]"])
+def test_strides_that_say_that_pixels_are_dense(strides: str) -> None:
+    """Rows and columns become one axis, in a type that MLIR computes as well."""
+    image, filters, output = random_arrays((1, 8, 8, 4), (1, 1, 4, 8), (1, 8, 8, 8))
+    type_ = f"memref<1x8x8x4xf32, strided<{strides}>>"
+    exe = mopt_mlir.compile(
+        f"""func.func @conv(%a: {type_}, %f: memref<1x1x4x8xf32>, %x: memref<1x8x8x8xf32>) {{
+  linalg.conv_2d_nhwc_hwcf ins(%a, %f : {type_}, memref<1x1x4x8xf32>)
+    outs(%x : memref<1x8x8x8xf32>)
+  return
+}}""",
+        require_tiled=True,
+    )
+    expected = output + np.einsum("nhwc,ck->nhwk", image.astype(np.float64), filters[0, 0])
+    exe["conv"](image, filters, output)
+    close(output, expected)
+
+
+def test_weights_of_one_channel_of_several() -> None:
+    """The rows that panels are copied from lie behind an axis of a single element."""
+    image, filters, output = random_arrays((1, 1, 10, 10), (32, 4, 3, 3), (1, 32, 8, 8))
+    types = "memref<1x1x10x10xf32>", "memref<32x4x3x3xf32>", "memref<1x32x8x8xf32>"
+    part = "memref<32x1x3x3xf32, strided<[36, 9, 3, 1], offset: 18>>"
+    exe = mopt_mlir.compile(
+        f"""func.func @conv(%a: {types[0]}, %all: {types[1]}, %x: {types[2]}) {{
+  %f = memref.subview %all[0, 2, 0, 0] [32, 1, 3, 3] [1, 1, 1, 1] : {types[1]} to {part}
+  linalg.conv_2d_nchw_fchw {{mopt.plan = {{
+      machine = "none", threads = 1, packing = "whole", levels = [],
+      microkernel = {{lanes = "k", vector = 8, tile = {{k = 8, w = 4}}, reduction = ["r", "s"]}}}}}}
+    ins(%a, %f : {types[0]}, {part}) outs(%x : {types[2]})
+  return
+}}""",
+        require_tiled=True,
+    )
+    expected = output + nchw_reference(image, filters[:, 2:3])
+    exe["conv"](image, filters, output)
+    close(output, expected)
+
+
+def test_rows_that_overlap() -> None:
+    """Of rows of 10 pixels, each begins where the eighth of the one before ends: those that are
+    read follow each other, but the rows are no axis."""
+    pixels, filters, output = random_arrays((8 * 8 + 2, 4), (1, 1, 4, 8), (1, 8, 8, 8))
+    type_ = "memref<1x8x10x4xf32, strided<[288, 32, 4, 1]>>"
+    exe = mopt_mlir.compile(
+        f"""func.func @conv(%a: {type_}, %f: memref<1x1x4x8xf32>, %x: memref<1x8x8x8xf32>) {{
+  linalg.conv_2d_nhwc_hwcf ins(%a, %f : {type_}, memref<1x1x4x8xf32>)
+    outs(%x : memref<1x8x8x8xf32>)
+  return
+}}""",
+        require_tiled=True,
+    )
+    image = np.lib.stride_tricks.as_strided(pixels, (1, 8, 10, 4), (1152, 128, 16, 4))
+    expected = output + np.einsum(
+        "nhwc,ck->nhwk", image[:, :, :8].astype(np.float64), filters[0, 0]
+    )
+    exe["conv"](image, filters, output)
+    close(output, expected)
+
+
 def test_a_fill_that_is_written_over_in_a_region() -> None:
     image, filters, output = random_arrays((1, 3, 6, 18), (16, 3, 3, 3), (1, 16, 4, 16))
     exe = mopt_mlir.compile(
