@@ -150,9 +150,14 @@ class Builder(AffineBuilder):
                 scf.YieldOp([])
 
     def fence(self) -> None:
-        """Order nontemporal stores before whatever follows."""
-        llvm = self.bindings.llvm
-        llvm.FenceOp(llvm.AtomicOrdering.seq_cst, loc=self.location)
+        """Order nontemporal stores before whatever follows.
+
+        Assembly, because `llvm.fence` does not say what it does to memory, and without that buffers
+        are not deallocated around it.
+        """
+        self.bindings.llvm.InlineAsmOp(
+            None, [], "sfence", "~{memory}", has_side_effects=True, loc=self.location
+        )
 
     # ---- vectors -----------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@
 // CHECK:         scf.if
 // CHECK:           vector.outerproduct
 // CHECK:           vector.store {{.*}} {alignment = 64 : i64, nontemporal = true}
-// CHECK:           llvm.fence seq_cst
+// CHECK:           llvm.inline_asm has_side_effects "sfence", "~{memory}"
 // CHECK:         else
 // CHECK:           vector.outerproduct
 // CHECK-NOT:       nontemporal

@@ -401,3 +401,28 @@ def test_sums_of_squares_are_no_convolution() -> None:
     expected = output.astype(np.float64) + squares.sum(axis=1)
     exe["conv"](image, filters, output)
     close(output, expected)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_nontemporal_stores_of_a_tensor(threads: int) -> None:
+    """The fence behind them keeps nobody from deallocating buffers."""
+    image, filters = random_arrays((1, 3, 8, 34), (4, 3, 3, 3))
+    types = "tensor<1x3x8x34xf32>", "tensor<4x3x3x3xf32>", "tensor<1x4x6x32xf32>"
+    exe = mopt_mlir.compile(
+        f"""func.func @conv(%a: {types[0]}, %f: {types[1]}) -> {types[2]} {{
+  %zero = arith.constant 0.0 : f32
+  %empty = tensor.empty() : {types[2]}
+  %filled = linalg.fill ins(%zero : f32) outs(%empty : {types[2]}) -> {types[2]}
+  %x = linalg.conv_2d_nchw_fchw {{mopt.plan = {{
+      machine = "none", threads = {threads}, parallel = {{h = {threads}}}, packing = "whole",
+      nontemporal = true, levels = [],
+      microkernel = {{lanes = "w", vector = 8, tile = {{k = 3, w = 16}},
+                     reduction = ["c", "r", "s"]}}}}}}
+    ins(%a, %f : {types[0]}, {types[1]}) outs(%filled : {types[2]}) -> {types[2]}
+  %y = arith.addf %x, %x : {types[2]}
+  return %y : {types[2]}
+}}""",
+        threads=threads,
+        require_tiled=True,
+    )
+    close(exe["conv"](image, filters), 2 * nchw_reference(image, filters))
