@@ -34,6 +34,11 @@ LEAST_VECTORS = 2
 sums wander from step to step, and are spilled to be back in time for the next trip. (A body like
 that waits for its loads more than for anything else.)"""
 
+MOST_VECTORS = 16
+"""Multiply-adds of a scalar. Their sums pass through assembly in registers of their own, of which
+any CPU that code is generated for has so many, and some have no more; LLVM gives up where there are
+too few."""
+
 REGISTER_BITS = (128, 256)
 """Of the vectors that are passed through assembly: any CPU that code is generated for has registers
 for them. (With 512 bits register tiles are large, and reductions are left as they are.)"""
@@ -198,7 +203,7 @@ def _can_be_kept_in_order(products: Sequence[Any], body: Sequence[Any]) -> bool:
         users = (use.owner.operation for use in product.results[0].uses)
         if any(_ancestor(user, body) in before for user in users):
             return False
-    return len(products) >= LEAST_VECTORS
+    return LEAST_VECTORS <= len(products) <= MOST_VECTORS
 
 
 def _ancestor(operation: Any, body: Sequence[Any]) -> Any:

@@ -154,6 +154,33 @@ def test_what_cannot_be_kept_in_order_is_left_alone(products):
     compile(text, passes="", cpu="haswell")
 
 
+@pytest.mark.parametrize(
+    ("vectors", "pixels", "is_unrolled"),
+    [(16, 1, True), (17, 1, False), (23, 1, False), (11, 2, True)],
+)
+def test_no_more_sums_are_passed_at_once_than_there_are_registers(vectors, pixels, is_unrolled):
+    k, rng = 8 * vectors, np.random.default_rng(0)
+    text = f"""
+func.func @f(%x: memref<1x1x8x1xf32>, %w: memref<1x3x1x{k}xf32>, %o: memref<1x1x6x{k}xf32>) {{
+  linalg.conv_2d_nhwc_hwcf {{mopt.plan = {{machine = "none", threads = 1, levels = [],
+      packing = "none", microkernel = {{lanes = "k", vector = 8, tile = {{k = {k}, w = {pixels}}},
+      reduction = ["s"]}}}}}}
+    ins(%x, %w : memref<1x1x8x1xf32>, memref<1x3x1x{k}xf32>) outs(%o : memref<1x1x6x{k}xf32>)
+  return
+}}"""
+    options = CompileOptions(machine="haswell", cpu="haswell")
+    assert (ASSEMBLY in str(lower_module(load_module(text), options).module)) == is_unrolled
+    function = compile(text, cpu="haswell", require_tiled=True)["f"]
+    x, w, o = (
+        rng.integers(-4, 5, shape).astype(F32)
+        for shape in ((1, 1, 8, 1), (1, 3, 1, k), (1, 1, 6, k))
+    )
+    windows = np.lib.stride_tricks.sliding_window_view(x[0, 0, :, 0].astype(np.float64), 3)
+    expected = o + windows @ w[0, :, 0]
+    function(x, w, o)
+    np.testing.assert_array_equal(o, expected)
+
+
 TAPS_IN_CHANNELS = """
 func.func @f(%pixels: memref<4096xf32>, %out: memref<2x64xf32>) {
   %c0 = arith.constant 0 : index
