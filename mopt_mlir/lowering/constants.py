@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 from mopt_mlir.bindings import bindings_of
+from mopt_mlir.diagnostics import UserError, describe
+from mopt_mlir.lowering.operations import find
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,40 +24,73 @@ Constants = Mapping[str, "NDArray[np.uint8]"]
 
 
 def take_constants(module: Any) -> Constants:
-    """Turn the large constants of a module of the LLVM dialect into external symbols.
+    """Turn the large constants of a module of the LLVM dialect, and those that lie in resources,
+    into external symbols.
 
-    Returns their bytes; whoever links the code has to provide the symbols.
+    Returns their bytes; whoever links the code has to provide the symbols. Raises UserError for a
+    constant whose bytes the module lacks: MLIR would end the process when it translates that.
     """
     ir = bindings_of(module).ir
     taken = {}
     with module.context:
-        for op in module.regions[0].blocks[0].operations:
-            if op.operation.name != "llvm.mlir.global" or "value" not in op.attributes:
+        for op in find(module, "llvm.mlir.constant"):
+            if _is_resource(op.attributes["value"], ir):
+                _resource(op)
+        for op in find(module, "llvm.mlir.global"):
+            if "value" not in op.attributes:
                 continue
-            data = _bytes_of(op.operation, op.attributes["value"])
-            if data is not None and data.nbytes >= _SMALL:
+            is_resource = _is_resource(op.attributes["value"], ir)
+            data = _resource(op) if is_resource else _elements(op, ir)
+            if data is not None and (is_resource or data.nbytes >= _SMALL):
                 taken[op.attributes["sym_name"].value] = _aligned(data)
                 del op.attributes["value"]
                 op.attributes["linkage"] = ir.Attribute.parse("#llvm.linkage<external>")
     return taken
 
 
-def _bytes_of(op: Any, value: Any) -> NDArray[np.uint8] | None:
+def _is_resource(value: Any, ir: Any) -> bool:
+    """By its text, as the bindings have no class for it. Those that they have may be long texts."""
+    known = ir.DenseElementsAttr | ir.IntegerAttr | ir.FloatAttr
+    return not isinstance(value, known) and str(value).startswith("dense_resource")
+
+
+def _elements(op: Any, ir: Any) -> NDArray[np.uint8] | None:
+    import numpy as np
+
+    value = op.attributes["value"]
+    if not isinstance(value, ir.DenseFPElementsAttr | ir.DenseIntElementsAttr):
+        return None
+    if str(ir.ShapedType(value.type).element_type) in ("i1", "bf16"):
+        return None  # packed bits, and what numpy has no type for
+    return np.ascontiguousarray(np.array(value)).reshape(-1).view(np.uint8)
+
+
+def _resource(op: Any) -> NDArray[np.uint8]:
     import numpy as np
 
     from mopt_mlir.constants import resource_bytes
 
-    ir = bindings_of(op).ir
-    if isinstance(value, ir.DenseFPElementsAttr | ir.DenseIntElementsAttr):
-        if str(ir.ShapedType(value.type).element_type) in ("i1", "bf16"):
-            return None  # packed bits, and what numpy has no type for
-        return np.ascontiguousarray(np.array(value)).reshape(-1).view(np.uint8)
-    data = resource_bytes(op, bindings_of(op)) if _is_resource(value) else None
-    return None if data is None else np.frombuffer(data, np.uint8)
+    bindings = bindings_of(op)
+    value, data = op.attributes["value"], resource_bytes(op, bindings)
+    type_ = bindings.ir.ShapedType(value.type)
+    size = prod(type_.shape) * _size(type_.element_type, bindings.ir)
+    if data is None:
+        raise UserError(
+            f"the module lacks the contents of {value}, {size} bytes: print it without "
+            "--mlir-elide-elementsattrs-if-larger and --mlir-elide-resource-strings-if-larger",
+            describe(op.location),
+        )
+    if len(data) != size:
+        message = f"the contents of {value} are {len(data)} bytes instead of {size}"
+        raise UserError(message, describe(op.location))
+    return np.frombuffer(data, np.uint8)
 
 
-def _is_resource(value: Any) -> bool:
-    return str(value).startswith("dense_resource")
+def _size(element: Any, ir: Any) -> int:
+    """Bytes of an element in a resource."""
+    if isinstance(element, ir.ComplexType):
+        return 2 * _size(element.element_type, ir)
+    return 8 if isinstance(element, ir.IndexType) else -(-element.width // 8)
 
 
 def _aligned(data: NDArray[np.uint8]) -> NDArray[np.uint8]:

@@ -300,6 +300,59 @@ def test_large_constants(kind):
         np.testing.assert_array_equal(function(a), a + values)
 
 
+RESOURCES = {
+    "global": """memref.global "private" constant @w : memref<7xELEMENT> = dense_resource<weights>
+func.func @f(%a: memref<7xELEMENT>) {
+  %w = memref.get_global @w : memref<7xELEMENT>
+  memref.copy %w, %a : memref<7xELEMENT> to memref<7xELEMENT>
+  return
+}""",
+    "tensor": """func.func @f(%a: tensor<7xELEMENT>) -> tensor<7xELEMENT> {
+  %w = arith.constant dense_resource<weights> : tensor<7xELEMENT>
+  return %w : tensor<7xELEMENT>
+}""",
+    "vector": """func.func @f(%a: memref<7xELEMENT>) {
+  %c0 = arith.constant 0 : index
+  %w = arith.constant dense_resource<weights> : vector<7xELEMENT>
+  vector.store %w, %a[%c0] : memref<7xELEMENT>, vector<7xELEMENT>
+  return
+}""",
+}
+
+
+def resource(data: bytes) -> str:
+    return f'\n{{-# dialect_resources: {{builtin: {{weights: "0x08000000{data.hex()}"}}}} #-}}'
+
+
+@pytest.mark.parametrize(
+    ("element", "dtype"), [("f32", F32), ("i1", np.bool_), ("i8", np.int8), ("f64", np.float64)]
+)
+def test_small_resources(element, dtype):
+    """Also of elements that MLIR's translation would end the process for."""
+    values = np.arange(7).astype(dtype)
+    text = RESOURCES["global"].replace("ELEMENT", element) + resource(values.tobytes())
+    a = np.zeros(7, dtype)
+    compile(text, passes=NO_TILING)["f"](a)
+    np.testing.assert_array_equal(a, values)
+
+
+@pytest.mark.parametrize(("kind", "line"), [("global", 1), ("tensor", 2), ("vector", 3)])
+@pytest.mark.parametrize(
+    ("contents", "message"),
+    [
+        ("", "lacks the contents of dense_resource<weights> : .*7xf32>, 28 bytes: print it with"),
+        (resource(bytes(4)), "contents of dense_resource<weights> .* are 4 bytes instead of 28"),
+        (resource(bytes(56)), "are 56 bytes instead of 28"),
+    ],
+    ids=["none", "short", "long"],
+)
+def test_a_constant_whose_contents_are_not_there_is_refused(kind, line, contents, message):
+    text = RESOURCES[kind].replace("ELEMENT", "f32") + contents
+    with pytest.raises(UserError, match=message) as refused:
+        compile(text, passes=NO_TILING)
+    assert refused.value.location.startswith(f"<text>:{line}:")
+
+
 def test_code_is_for_the_cpu_that_was_asked_for():
     fma = """
       declare <16 x float> @llvm.fma.v16f32(<16 x float>, <16 x float>, <16 x float>)
