@@ -190,7 +190,7 @@ class Lookahead:
         """Where blocks along the reduction dim `moved` end, and the end of the last one of all that
         the loop around them, over the output channels, has for each of its steps."""
         others = [dim for dim in self.problem.weights.dims if dim != moved]
-        around = max(ranges[dim].depth for dim in others)
+        around = max((ranges[dim].depth for dim in others), default=0)
         whole = ranges[moved].within == self.problem.extent(moved)
         if not whole or not around or ranges[channel].depth != around:
             return None

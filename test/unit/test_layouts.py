@@ -218,6 +218,26 @@ def test_rows_that_overlap() -> None:
     close(output, expected)
 
 
+def test_weights_that_are_packed_for_the_taps_of_a_single_channel() -> None:
+    """No loop over output channels goes around the blocks that are packed one after the other."""
+    image, filters, output = random_arrays((20,), (6,), (15,))
+    exe = mopt_mlir.compile(
+        """func.func @conv(%a: memref<20xf32>, %f: memref<6xf32>, %x: memref<15xf32>) {
+  linalg.conv_1d {mopt.plan = {
+      machine = "none", threads = 1, packing = "L1",
+      microkernel = {lanes = "k", vector = 4, tile = {k = 4}, reduction = ["s"]},
+      levels = [{name = "L1", order = ["k", "s", "w"], tile = {k = 1, w = 15, s = 2}}]}}
+    ins(%a, %f : memref<20xf32>, memref<6xf32>) outs(%x : memref<15xf32>)
+  return
+}""",
+        require_tiled=True,
+    )
+    windows = np.lib.stride_tricks.sliding_window_view(image.astype(np.float64), 6)
+    expected = output + windows @ filters
+    exe["conv"](image, filters, output)
+    close(output, expected)
+
+
 def test_a_fill_that_is_written_over_in_a_region() -> None:
     image, filters, output = random_arrays((1, 3, 6, 18), (16, 3, 3, 3), (1, 16, 4, 16))
     exe = mopt_mlir.compile(
