@@ -44,6 +44,8 @@ def constant_value(value: Any, bindings: Bindings) -> NDArray[Any] | None:
     definition = symbols[name].operation
     if "constant" not in definition.attributes or "initial_value" not in definition.attributes:
         return None
+    if isinstance(definition.attributes["initial_value"], bindings.ir.UnitAttr):
+        return None  # uninitialized
     return _elements(definition, "initial_value", bindings)
 
 

@@ -154,10 +154,13 @@ class _Interpreter:
 
     def _global(self, name: str) -> Array:
         if name not in self._globals:
-            definition = bindings_of(self.module).ir.SymbolTable(self.module)[name].operation
-            if "initial_value" not in definition.attributes:
-                raise unsupported(definition)
-            value = definition.attributes["initial_value"]
+            ir = bindings_of(self.module).ir
+            definition = ir.SymbolTable(self.module)[name].operation
+            known = "initial_value" in definition.attributes
+            value = definition.attributes["initial_value"] if known else None
+            if not known or isinstance(value, ir.UnitAttr):
+                message = f"the reference cannot tell what @{name} holds: it is not initialized"
+                raise UserError(message, describe(definition.location))
             self._globals[name] = self._constant(definition, value).copy()
         return self._globals[name]
 

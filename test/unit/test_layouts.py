@@ -238,6 +238,21 @@ def test_weights_that_are_packed_for_the_taps_of_a_single_channel() -> None:
     close(output, expected)
 
 
+def test_weights_that_are_not_initialized() -> None:
+    """Nobody can tell what they are, and nobody asks: the convolution is tiled all the same."""
+    exe = mopt_mlir.compile(
+        """memref.global "private" constant @weights : memref<3x3x4x8xf32> = uninitialized
+func.func @conv(%a: memref<1x6x6x4xf32>, %x: memref<1x4x4x8xf32>) {
+  %f = memref.get_global @weights : memref<3x3x4x8xf32>
+  linalg.conv_2d_nhwc_hwcf ins(%a, %f : memref<1x6x6x4xf32>, memref<3x3x4x8xf32>)
+    outs(%x : memref<1x4x4x8xf32>)
+  return
+}""",
+        require_tiled=True,
+    )
+    exe["conv"](*random_arrays((1, 6, 6, 4), (1, 4, 4, 8)))
+
+
 def test_a_fill_that_is_written_over_in_a_region() -> None:
     image, filters, output = random_arrays((1, 3, 6, 18), (16, 3, 3, 3), (1, 16, 4, 16))
     exe = mopt_mlir.compile(

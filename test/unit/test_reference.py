@@ -273,6 +273,17 @@ def test_what_it_does_not_know_is_refused_with_its_location(parse, body, message
         evaluate(module, "f", [1.0])
 
 
+@pytest.mark.parametrize("contents", ["", " = uninitialized"])
+def test_a_global_without_contents_is_refused_with_its_location(parse, contents):
+    module = parse(f"""memref.global "private" @w : memref<2xf32>{contents}
+      func.func @f() {{
+        %w = memref.get_global @w : memref<2xf32>
+        return
+      }}""")
+    with pytest.raises(UserError, match=r"-:1:1: error: the reference cannot tell what @w holds"):
+        evaluate(module, "f", [])
+
+
 def test_an_unknown_function_is_refused(parse):
     with pytest.raises(UserError, match=r"finds no func\.func 'f'.*check the module that this one"):
         evaluate(parse("module {}"), "f", [])
