@@ -9,11 +9,13 @@ freed. Every step is one atomic exchange, so that functions stay reentrant.
 
 from __future__ import annotations
 
+from itertools import count
 from math import prod
 from typing import Any
 
 from mopt_mlir.bindings import Bindings, bindings_of
 from mopt_mlir.codegen.nest import SCRATCH
+from mopt_mlir.diagnostics import UserError, describe
 
 RELEASE = "mopt_release_scratch"
 """A function of the module that frees the blocks; it also runs when a library is unloaded."""
@@ -24,7 +26,11 @@ _MADV_HUGEPAGE = 14  # Linux's advice that a range is worth huge pages
 
 
 def reuse_scratch(module: Any) -> None:
-    """Turn the marked allocations of a module, and their deallocations, into uses of slots."""
+    """Turn the marked allocations of a module, and their deallocations, into uses of slots.
+
+    Raises UserError where the module has symbols of its own by the names of functions that this
+    needs, even without such allocations: whoever loads the code will call RELEASE if it is there.
+    """
     marked: list[Any] = []
     bindings = bindings_of(module)
 
@@ -34,6 +40,11 @@ def reuse_scratch(module: Any) -> None:
         return bindings.ir.WalkResult.ADVANCE
 
     module.walk(visit)
+    symbols = bindings.ir.SymbolTable(module)
+    if RELEASE in symbols and (marked or not _releases(symbols[RELEASE])):
+        raise _taken(
+            symbols[RELEASE], "generated code frees its buffers in a function of that name"
+        )
     if not marked:
         return
     with module.context, bindings.ir.Location.unknown():
@@ -41,6 +52,19 @@ def reuse_scratch(module: Any) -> None:
         for allocation in marked:
             runtime.replace(allocation)
         runtime.define_release()
+
+
+def _releases(symbol: Any) -> bool:
+    """Whether a symbol by the name of RELEASE can be one: a module may have been lowered before."""
+    operation = symbol.operation
+    if operation.name != "llvm.func":
+        return False
+    return str(operation.attributes["function_type"].value) == "!llvm.func<void ()>"
+
+
+def _taken(symbol: Any, reason: str) -> UserError:
+    name = symbol.operation.attributes["sym_name"].value
+    return UserError(f"give @{name} another name: {reason}", describe(symbol.operation.location))
 
 
 class _Runtime:
@@ -53,6 +77,7 @@ class _Runtime:
         self.i32 = self.ir.IntegerType.get_signless(32)
         self.top = self.ir.InsertionPoint.at_block_begin(module.regions[0].blocks[0])
         self.symbols = self.ir.SymbolTable(module)
+        self.numbers = count()
         self.slots: list[str] = []
 
     def replace(self, allocation: Any) -> None:
@@ -74,7 +99,8 @@ class _Runtime:
         allocation.erase()
 
     def _slot(self) -> str:
-        name = f"mopt_scratch_{len(self.slots)}"
+        names = (f"mopt_scratch_{number}" for number in self.numbers)
+        name = next(name for name in names if name not in self.symbols)
         self.slots.append(name)
         with self.top:
             operation = self.ir.Operation.create(
@@ -168,7 +194,10 @@ class _Runtime:
         return self.llvm.AtomicRMWOp(self.llvm.AtomicBinOp.xchg, address, value, ordering).result
 
     def _call(self, name: str, arguments: list[Any], result: Any) -> Any:
-        """Call a function of the C library, declared when first needed."""
+        """Call a function of the C library, declared when first needed. Raises UserError where the
+        module has something else by that name."""
+        if name in self.symbols and self.symbols[name].operation.name != "llvm.func":
+            raise _taken(self.symbols[name], "generated code calls the C library's function")
         if name not in self.symbols:
             types = ", ".join(str(argument.type) for argument in arguments)
             kind = self.ir.TypeAttr.parse(f"!llvm.func<{result or 'void'} ({types})>")

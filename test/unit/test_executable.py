@@ -306,6 +306,12 @@ def test_a_module_of_torch_mlir():
     assert function(np.ones(4, F32)).tolist() == [2, 2, 2, 2]
 
 
+def test_a_function_that_loading_would_take_for_another_is_refused():
+    text = DOUBLE.replace("@double", "@mopt_release_scratch")
+    with pytest.raises(UserError, match=r"<text>:\d+:1: error: give @mopt_release_scratch another"):
+        mopt_mlir.compile(text, passes="")
+
+
 def test_sources_that_are_none(tmp_path):
     with pytest.raises(TypeError, match="a source is a path, MLIR text or a module, not int"):
         mopt_mlir.compile(3)

@@ -238,6 +238,25 @@ def test_weights_that_are_packed_for_the_taps_of_a_single_channel() -> None:
     close(output, expected)
 
 
+def test_a_function_by_the_name_of_a_buffer_that_is_kept() -> None:
+    image, filters, output = random_arrays((1, 6, 6, 4), (3, 3, 4, 8), (1, 4, 4, 8))
+    types = "memref<1x6x6x4xf32>", "memref<3x3x4x8xf32>", "memref<1x4x4x8xf32>"
+    exe = mopt_mlir.compile(
+        f"""func.func @mopt_scratch_0(%a: {types[0]}, %f: {types[1]}, %x: {types[2]}) {{
+  linalg.conv_2d_nhwc_hwcf {{mopt.plan = {{
+      machine = "none", threads = 1, levels = [], packing = "whole",
+      microkernel = {{lanes = "k", vector = 8, tile = {{k = 8, w = 4}},
+                     reduction = ["r", "s", "c"]}}}}}}
+    ins(%a, %f : {types[0]}, {types[1]}) outs(%x : {types[2]})
+  return
+}}""",
+        require_tiled=True,
+    )
+    expected = output + nhwc_reference(image, filters)
+    exe["mopt_scratch_0"](image, filters, output)
+    close(output, expected)
+
+
 def test_weights_that_are_not_initialized() -> None:
     """Nobody can tell what they are, and nobody asks: the convolution is tiled all the same."""
     exe = mopt_mlir.compile(
