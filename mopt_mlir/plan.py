@@ -7,10 +7,11 @@ and tested; code generation makes no decision of its own.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from math import inf, prod
 from typing import Any
 
+from mopt_mlir.plain_data import Record
 from mopt_mlir.problem import Problem, Tensor
 
 LEVELS = ("L3", "L2", "L1")
@@ -177,41 +178,45 @@ class Plan:
 
     @staticmethod
     def from_dict(data: Mapping[str, Any]) -> Plan:
-        """The inverse of `as_dict`; ValueError names what is missing or of the wrong kind."""
-        try:
-            kernel = data["microkernel"]
-            predicted = data.get("prediction")
-            return Plan(
-                machine=str(data["machine"]),
-                threads=_integer(data["threads"]),
-                microkernel=Microkernel(
-                    str(kernel["lanes"]),
-                    _integer(kernel["vector"]),
-                    _sizes(kernel["tile"]),
-                    tuple(map(str, kernel["reduction"])),
-                ),
-                levels=tuple(
-                    Level(str(lv["name"]), tuple(map(str, lv["order"])), _sizes(lv["tile"]))
-                    for lv in data["levels"]
-                ),
-                parallel=_sizes(data.get("parallel", {})),
-                packing=str(data["packing"]),
-                nontemporal=bool(data.get("nontemporal", False)),
-                prediction=None
-                if predicted is None
-                else Prediction(
-                    dict(predicted["seconds"]),
-                    {name: dict(v) for name, v in predicted["volumes"].items()},
-                    dict(predicted["classes"]),
-                    str(predicted["bottleneck"]),
-                    float(predicted["cost"]),
-                    float(predicted["lower_bound"]),
-                ),
-            )
-        except KeyError as error:
-            raise ValueError(f"the plan lacks {error.args[0]!r}") from None
-        except (TypeError, AttributeError) as error:
-            raise ValueError(f"the plan is malformed: {error}") from None
+        """The inverse of `as_dict`. Raises ValueError, naming the field, for one that is missing,
+        unknown or of the wrong kind."""
+        plan = Record.of(data, _names(Plan), "the plan")
+        kernel = plan.record("microkernel", _names(Microkernel))
+        return Plan(
+            machine=plan.text("machine"),
+            threads=plan.integer("threads"),
+            microkernel=Microkernel(
+                kernel.text("lanes"),
+                kernel.integer("vector"),
+                kernel.integers_by_name("tile"),
+                kernel.texts("reduction"),
+            ),
+            levels=tuple(
+                Level(level.text("name"), level.texts("order"), level.integers_by_name("tile"))
+                for level in plan.records("levels", _names(Level))
+            ),
+            parallel=plan.integers_by_name("parallel") if "parallel" in plan else {},
+            packing=plan.text("packing"),
+            nontemporal="nontemporal" in plan and plan.truth("nontemporal"),
+            prediction=_prediction(plan) if "prediction" in plan else None,
+        )
+
+
+def _prediction(plan: Record) -> Prediction:
+    predicted = plan.record("prediction", [*_names(Prediction), "gap"])  # which follows
+    return Prediction(
+        predicted.numbers_by_name("seconds"),
+        predicted.numbers_by_names("volumes"),
+        predicted.texts_by_name("classes"),
+        predicted.text("bottleneck"),
+        predicted.number("cost"),
+        predicted.number("lower_bound"),
+    )
+
+
+def _names(kind: type) -> list[str]:
+    """The fields of a dataclass, whose names are also those of plain data."""
+    return [item.name for item in fields(kind)]
 
 
 def streams_whole_vectors(output: Tensor, kernel: Microkernel) -> bool:
@@ -220,16 +225,6 @@ def streams_whole_vectors(output: Tensor, kernel: Microkernel) -> bool:
     strides = output.strides[:-1]
     aligned = all(stride is not None and stride % kernel.vector == 0 for stride in strides)
     return output.runs_along(kernel.lanes) and aligned
-
-
-def _sizes(data: Mapping[str, Any]) -> dict[str, int]:
-    return {str(dim): _integer(size) for dim, size in data.items()}
-
-
-def _integer(value: Any) -> int:
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise TypeError(f"{value!r} is not an integer")
-    return value
 
 
 def _check_microkernel(kernel: Microkernel, problem: Problem) -> None:

@@ -9,6 +9,9 @@ from mopt_mlir.plan import Plan
 
 NAME = "mopt.plan"
 
+MOST_BITS = 64
+"""Of an integer: asked for the value of a larger one, MLIR ends the process."""
+
 
 def attach(operation: Any, plan: Plan, bindings: Bindings) -> None:
     """Set `mopt.plan` on `operation`."""
@@ -47,6 +50,8 @@ def _data(attribute: Any, bindings: Bindings) -> Any:
     ir = bindings.ir
     if isinstance(attribute, ir.BoolAttr):
         return bool(attribute.value)
+    if isinstance(attribute, ir.IntegerAttr) and getattr(attribute.type, "width", 0) > MOST_BITS:
+        raise ValueError(f"the plan holds {attribute}; its integers have at most {MOST_BITS} bits")
     if isinstance(attribute, (ir.StringAttr, ir.IntegerAttr, ir.FloatAttr)):
         return attribute.value
     if isinstance(attribute, ir.DictAttr):

@@ -36,7 +36,14 @@ SHELF_ENTRIES = 64
 ABANDONED = 3600.0
 """Seconds after which a file that was never put in place is what a killed writer left behind."""
 
-_SOURCES = ("problem.py", "plan.py", "machine/machine.py", "model/*.py", "solver/*.py")
+_SOURCES = (
+    "problem.py",
+    "plan.py",
+    "plain_data.py",
+    "machine/machine.py",
+    "model/*.py",
+    "solver/*.py",
+)
 """The modules that a plan depends on, beside the arguments of `solve`."""
 
 _PACKAGES = ("pyscipopt", "numpy")

@@ -58,3 +58,36 @@ func.func @strided_lanes(%a: memref<9x9xf32>, %f: memref<3x3xf32>, %x: memref<4x
   }
   return
 }
+
+// -----
+
+func.func @misspelt(%a: memref<6x6xf32>, %f: memref<3x3xf32>, %x: memref<4x4xf32>) {
+  // expected-error @+1 {{'mopt.plan': the plan has no field 'nontemproal'; did you mean 'nontemporal'?}}
+  linalg.conv_2d {mopt.plan = {machine = "znver5", threads = 1, packing = "none", levels = [],
+      nontemproal = true,
+      microkernel = {lanes = "w", vector = 4, tile = {w = 4}, reduction = ["r", "s"]}}}
+    ins(%a, %f : memref<6x6xf32>, memref<3x3xf32>) outs(%x : memref<4x4xf32>)
+  return
+}
+
+// -----
+
+func.func @another_kind(%a: memref<6x6xf32>, %f: memref<3x3xf32>, %x: memref<4x4xf32>) {
+  // expected-error @+1 {{'mopt.plan': nontemporal = 'no' is neither true nor false}}
+  linalg.conv_2d {mopt.plan = {machine = "znver5", threads = 1, packing = "none", levels = [],
+      nontemporal = "no",
+      microkernel = {lanes = "w", vector = 4, tile = {w = 4}, reduction = ["r", "s"]}}}
+    ins(%a, %f : memref<6x6xf32>, memref<3x3xf32>) outs(%x : memref<4x4xf32>)
+  return
+}
+
+// -----
+
+func.func @too_many_bits(%a: memref<6x6xf32>, %f: memref<3x3xf32>, %x: memref<4x4xf32>) {
+  // expected-error @+1 {{'mopt.plan': the plan holds 100000000000000000000 : i128; its integers have at most 64 bits}}
+  linalg.conv_2d {mopt.plan = {machine = "znver5", packing = "none", levels = [],
+      threads = 100000000000000000000 : i128,
+      microkernel = {lanes = "w", vector = 4, tile = {w = 4}, reduction = ["r", "s"]}}}
+    ins(%a, %f : memref<6x6xf32>, memref<3x3xf32>) outs(%x : memref<4x4xf32>)
+  return
+}

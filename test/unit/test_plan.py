@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -72,14 +73,82 @@ def test_a_plan_that_fits() -> None:
     PLAN.check(PROBLEM)
 
 
+def changed(path: str, value: Any) -> dict[str, Any]:
+    """The plan as plain data, with another value at `path`, or a new one."""
+    predicted = Prediction(
+        {"compute": 0.5}, {"L1": {"input": 8.0}}, {"L1": "w"}, "compute", 0.5, 0.25
+    )
+    data = replace(PLAN, prediction=predicted).as_dict()
+    *places, name = path.split(".")
+    inner: Any = data
+    for place in places:
+        inner = inner[int(place) if place.isdecimal() else place]
+    inner[name] = value
+    return data
+
+
 @pytest.mark.parametrize(
-    ("data", "message"),
+    ("path", "value", "message"),
     [
-        ({}, "the plan lacks"),
-        ({**PLAN.as_dict(), "levels": 3}, "the plan is malformed"),
-        ({**PLAN.as_dict(), "threads": "two"}, "'two' is not an integer"),
+        ("machine", 5, "machine = 5 is not a text"),
+        ("threads", "two", "threads = 'two' is not an integer"),
+        ("threads", 1.0, "threads = 1.0 is not an integer"),
+        ("threads", True, "threads = True is not an integer"),
+        ("packing", ["L1"], r"packing = \['L1'\] is not a text"),
+        ("nontemporal", "no", "nontemporal = 'no' is neither true nor false"),
+        ("nontemporal", 1, "nontemporal = 1 is neither true nor false"),
+        ("parallel", [2], r"parallel = \[2\] is not a dictionary"),
+        ("parallel", {"k": "2"}, r"parallel\[k\] = '2' is not an integer"),
+        ("levels", 3, "levels = 3 is not a list"),
+        ("levels", ["L1"], r"levels\[0\] = 'L1' is not a dictionary"),
+        ("levels.1.order", "nkhwcrs", r"levels\[1\].order = 'nkhwcrs' is not a list"),
+        ("levels.1.order", [1], r"levels\[1\].order\[0\] = 1 is not a text"),
+        ("levels.0.tile", {"k": 1.5}, r"levels\[0\].tile\[k\] = 1.5 is not an integer"),
+        ("levels.0.tiles", {}, r"no field 'levels\[0\].tiles'; did you mean 'tile'\?"),
+        ("microkernel", "k", "microkernel = 'k' is not a dictionary"),
+        ("microkernel.vector", None, "microkernel.vector = None is not an integer"),
+        ("microkernel.reduction", "crs", "microkernel.reduction = 'crs' is not a list"),
+        ("microkernel.lane", "k", "no field 'microkernel.lane'; did you mean 'lanes'"),
+        ("nontemproal", True, "the plan has no field 'nontemproal'; did you mean 'nontemporal'"),
+        ("paralel", {"k": 2}, "the plan has no field 'paralel'; did you mean 'parallel'"),
+        ("xyz", 1, "the plan has no field 'xyz'; known: machine, threads, microkernel, levels,"),
+        ("prediction", None, "prediction = None is not a dictionary"),
+        ("prediction.cost", "much", "prediction.cost = 'much' is not a number"),
+        ("prediction.seconds", {"L1": True}, r"prediction.seconds\[L1\] = True is not a number"),
+        ("prediction.volumes", {"L1": 8}, r"prediction.volumes\[L1\] = 8 is not a dictionary"),
+        ("prediction.classes", {"L1": 8}, r"prediction.classes\[L1\] = 8 is not a text"),
     ],
 )
-def test_malformed_data(data: dict[str, Any], message: str) -> None:
+def test_a_field_of_another_kind_is_named(path: str, value: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
+        Plan.from_dict(changed(path, value))
+
+
+@pytest.mark.parametrize(
+    ("place", "name"),
+    [
+        ("", "machine"),
+        ("", "packing"),
+        ("microkernel", "lanes"),
+        ("prediction", "seconds"),
+        ("levels[1]", "order"),
+    ],
+)
+def test_a_field_that_is_missing_is_named(place: str, name: str) -> None:
+    data = changed("prediction.gap", 1.0)
+    del {"": data, "levels[1]": data["levels"][1], **data}[place][name]
+    path = f"{place}.{name}" if place else name
+    with pytest.raises(ValueError, match=f"the plan lacks '{re.escape(path)}'"):
         Plan.from_dict(data)
+
+
+def test_fields_that_have_defaults_may_be_missing() -> None:
+    data = PLAN.as_dict()
+    for name in ("parallel", "nontemporal"):
+        del data[name]
+    assert Plan.from_dict(data) == PLAN
+
+
+def test_a_plan_that_is_no_dictionary() -> None:
+    with pytest.raises(ValueError, match="the plan is not a dictionary"):
+        Plan.from_dict(3)  # type: ignore[arg-type]
