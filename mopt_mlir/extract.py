@@ -308,6 +308,8 @@ def _extents(forms: list[list[LinearForm]], types: list[Any]) -> dict[str, int]:
 
 
 def _strides(type_: Any, bindings: Bindings) -> tuple[int | None, ...]:
+    """Those of a `Tensor`: strides that are not known, and those that nobody need know. Plans count
+    on strides that go forward, and on those of rows that lie apart."""
     ir = bindings.ir
     if isinstance(type_, ir.RankedTensorType):
         strides: list[int | None] = []
@@ -320,14 +322,14 @@ def _strides(type_: Any, bindings: Bindings) -> tuple[int | None, ...]:
         found, _ = type_.get_strides_and_offset()
     except (ValueError, RuntimeError):
         raise UnsupportedError(f"the layout of {type_} is not strided") from None
-    dynamic = ir.ShapedType.get_dynamic_stride_or_offset()
-    hidden = [
-        stride == dynamic or _overlaps(i, type_.shape, found) for i, stride in enumerate(found)
-    ]
-    return tuple(None if hide else stride for hide, stride in zip(hidden, found, strict=True))
+    unknown = ir.ShapedType.get_dynamic_stride_or_offset()
+    return tuple(
+        None if stride == unknown or stride < 0 or _overlap(axis, type_.shape, found) else stride
+        for axis, stride in enumerate(found)
+    )
 
 
-def _overlaps(axis: int, shape: list[int], strides: list[int]) -> bool:
+def _overlap(axis: int, shape: list[int], strides: list[int]) -> bool:
     """Whether rows along the axis after `axis` begin inside of the rows before them.
 
     If only a part of each row is read, these parts may follow each other in memory, but the rows

@@ -37,8 +37,11 @@ def share_addresses(module: Any) -> None:
         buffer, end = operands[at], at + 1 + operands[at].type.rank
         parts = [_split(index) for index in operands[at + 1 : end]]
         strides = _static_strides(ir, buffer.type)
-        if strides is None or all(varying is None for varying, _ in parts):
+        if strides is None:
             continue
+        is_constant = all(varying is None for varying, _ in parts)
+        if is_constant and all(stride >= 0 for stride in strides):
+            continue  # else upstream's product of index and stride would promise to be positive
         with module.context, ir.InsertionPoint(access), access.location:
             view = _view(bindings, buffer, strides, [varying for varying, _ in parts])
             distance = sum(c * stride for (_, c), stride in zip(parts, strides, strict=True))
@@ -53,15 +56,15 @@ def share_addresses(module: Any) -> None:
 
 
 def forget_bounds(module: Any) -> None:
-    """Take back, in the LLVM dialect, that views begin inside of their buffers.
+    """Take back, in the LLVM dialect, that views begin inside of their buffers, and distances are
+    positive.
 
-    Lowered loads and stores promise it; but only the sum of what varies and the distance does.
+    Lowered loads and stores promise it; but only the sum of what varies and the distance is inside,
+    and where a stride is negative so are distances.
     """
     bindings = bindings_of(module)
     ir = bindings.ir
     for place in find(module, "llvm.getelementptr"):
-        if getattr(place.operands[0].owner, "name", "") != place.name:
-            continue
         base, *dynamic = place.operands
         known, element = place.attributes["rawConstantIndices"], place.attributes["elem_type"]
         flags = ir.IntegerAttr.get(ir.IntegerType.get_signless(32, module.context), 0)
@@ -118,7 +121,7 @@ def _view(bindings: Bindings, buffer: Any, strides: Sequence[int], indices: Sequ
     for value, stride in zip(indices, strides, strict=True):
         if value is not None:
             start = arith.addi(start, arith.muli(value, arith.constant(index, stride)))
-    reach = 1 + sum((n - 1) * stride for n, stride in zip(type_.shape, strides, strict=True))
+    reach = 1 + sum((n - 1) * abs(step) for n, step in zip(type_.shape, strides, strict=True))
     layout = ir.StridedLayoutAttr.get(dynamic, [1])
     row = ir.MemRefType.get([reach], type_.element_type, layout, type_.memory_space)
     return memref.ReinterpretCastOp(row, buffer, [start], [], [], [dynamic], [reach], [1]).result

@@ -78,12 +78,14 @@ def test_subview_strides() -> None:
         ("1x3x4x5", "[512, 16, 4, 1]", (512, 16, None, 1)),
         ("1x3x4x5", "[512, 16, 3, 2]", (512, 16, 3, 2)),
         ("1x3x4x5", "[1, 64, 12, 3]", (1, 64, None, 3)),
+        ("1x3x4x4", "[512, -16, 4, -1]", (512, None, 4, None)),
     ],
 )
-def test_how_far_apart_overlapping_rows_are_counts_as_unknown(
+def test_strides_of_rows_that_overlap_or_run_backwards_count_as_unknown(
     shape: str, strides: str, known: tuple[int | None, ...]
 ) -> None:
-    """Or loops over those that are read would be made one. Of a single row it does not matter."""
+    """Of rows that overlap, those that are read may look as if they were dense. Where there is a
+    single row it does not matter."""
     type_ = f"memref<{shape}xf32, strided<{strides}>>"
     problem = convolution(nchw(type_, "memref<4x3x1x1xf32>", "memref<1x4x4x4xf32>")).problem
     assert problem.input.strides == known

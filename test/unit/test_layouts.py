@@ -272,6 +272,36 @@ func.func @conv(%a: memref<1x6x6x4xf32>, %x: memref<1x4x4x8xf32>) {
     exe["conv"](*random_arrays((1, 6, 6, 4), (1, 4, 4, 8)))
 
 
+def backwards(array: Array, axes: tuple[int, ...], *, whole: bool) -> tuple[Array, str]:
+    """`array` with `axes` reversed, and its type: of all of its memory, or from its first element
+    on, in front of which the others then are."""
+    view = np.flip(array, axes)
+    strides = [stride // array.itemsize for stride in view.strides]
+    offset = (view.ctypes.data - array.ctypes.data) // array.itemsize if whole else 0
+    shape = "x".join(map(str, array.shape))
+    return view, f"memref<{shape}xf32, strided<{strides}, offset: {offset}>>"
+
+
+@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize("taps", [1, 3])
+@pytest.mark.parametrize("axes", [(2,), (0, 1, 2), (3,), (0, 1, 2, 3)])
+def test_axes_that_run_backwards(axes: tuple[int, ...], taps: int, whole: bool) -> None:
+    size = 10 - taps
+    arrays = random_arrays((2, 9, 9, 4), (taps, taps, 4, 8), (2, size, size, 8))
+    views = [backwards(array, axes, whole=whole) for array in arrays]
+    (image, filters, output), types = zip(*views, strict=True)
+    exe = mopt_mlir.compile(
+        f"""func.func @conv(%a: {types[0]}, %f: {types[1]}, %x: {types[2]}) {{
+  linalg.conv_2d_nhwc_hwcf ins(%a, %f : {types[0]}, {types[1]}) outs(%x : {types[2]})
+  return
+}}""",
+        require_tiled=True,
+    )
+    expected = output + nhwc_reference(image, filters)
+    exe["conv"](image, filters, output)
+    close(output, expected)
+
+
 def test_a_fill_that_is_written_over_in_a_region() -> None:
     image, filters, output = random_arrays((1, 3, 6, 18), (16, 3, 3, 3), (1, 16, 4, 16))
     exe = mopt_mlir.compile(

@@ -230,6 +230,31 @@ def test_buffers_with_gaps_are_copied():
     np.testing.assert_array_equal(b, a)
 
 
+@pytest.mark.parametrize("offset", [0, 3])
+def test_buffers_that_run_backwards(offset):
+    """With indices that are constants, that vary, and both."""
+    type_ = f"memref<4xf32, strided<[-1], offset: {offset}>>"
+    function = compile(
+        f"""func.func @f(%a: {type_}, %b: memref<3xf32>, %i: index) {{
+          %c0 = arith.constant 0 : index
+          %c1 = arith.constant 1 : index
+          %c2 = arith.constant 2 : index
+          %next = arith.addi %i, %c1 : index
+          %x = memref.load %a[%c2] : {type_}
+          %y = memref.load %a[%i] : {type_}
+          %z = memref.load %a[%next] : {type_}
+          memref.store %x, %b[%c0] : memref<3xf32>
+          memref.store %y, %b[%c1] : memref<3xf32>
+          memref.store %z, %b[%c2] : memref<3xf32>
+          return
+        }}""",
+        passes=NO_TILING,
+    )["f"]
+    a, b = np.arange(4, dtype=F32)[::-1], np.zeros(3, F32)
+    function(a, b, 2)
+    assert b.tolist() == [1, 1, 0]
+
+
 def test_truth_values_are_bytes():
     function = compile(
         """func.func @f(%a: tensor<4xi32>, %b: tensor<4xi32>) -> tensor<4xi1> {
