@@ -26,14 +26,14 @@ from mopt_mlir.model.cost import (
     line_bytes,
     usable,
 )
-from mopt_mlir.model.footprint import MemoryAxis, joined_dims, memory_axes
+from mopt_mlir.model.footprint import joined_dims, memory_axes
 from mopt_mlir.model.microkernel import whole_to_pack
 from mopt_mlir.plan import LEVELS
 from mopt_mlir.problem import Problem
 from mopt_mlir.solver.sizes import useful_sizes, with_fewer_lines
 from mopt_mlir.solver.space import Choice, works
 from mopt_mlir.solver.sums import waiting_sums
-from mopt_mlir.solver.walk import Floats, Ints, Tiles, Walk, Walker, occupied, touched
+from mopt_mlir.solver.walk import Floats, Ints, Occupied, Walk, Walker, touched
 
 OUTPUT = 2
 WEIGHTS = 1
@@ -92,26 +92,6 @@ class _Traffic:
             best = np.argmin(some, axis=0)
             self.known[members] = some.min(axis=0), np.array(members)[best]
         return self.known[members]
-
-
-@dataclass(frozen=True)
-class _Occupied:
-    """What the tiles of a level occupy along an axis of a tensor, of which orders with the same
-    overlap agree; where tiles overlap, those of the next outer level count."""
-
-    inner: Tiles
-    outer: Tiles
-    known: dict[tuple[MemoryAxis, str | None], Ints] = field(default_factory=dict)
-
-    def along(self, part: MemoryAxis, overlap: str | None) -> Ints:
-        image, taps = part.axis.image, part.axis.filter
-        key = part, overlap if overlap in (image, taps) else None
-        if key not in self.known:
-            over_image, over_filter = (
-                self.outer if overlap == dim else self.inner for dim in (image, taps)
-            )
-            self.known[key] = occupied(part, over_image, over_filter)
-        return self.known[key]
 
 
 class Evaluator:
@@ -307,7 +287,7 @@ class Evaluator:
         for name, resource, inner, outer in zip(
             LEVELS, FILLS, walk.levels, walk.outer, strict=True
         ):
-            taken = _Occupied(inner, outer)
+            taken = Occupied(inner, outer)
             moved = {
                 key: self._volume(name, *key, taken)
                 for key in dict.fromkeys(
@@ -326,7 +306,7 @@ class Evaluator:
             )
         return levels[0], levels[1], levels[2]
 
-    def _volume(self, level: str, index: int, reuse: Reuse, taken: _Occupied) -> Floats:
+    def _volume(self, level: str, index: int, reuse: Reuse, taken: Occupied) -> Floats:
         """Bytes of one tensor that enter the tiles of a level, as `model.volume.volume`."""
         inner, outer = taken.inner, taken.outer
         total = np.full(len(inner.counts), float(self._bytes[level, index]))

@@ -7,7 +7,7 @@ tiles; where a size does not divide, each cut leaves a smaller tile.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 import numpy as np
@@ -110,7 +110,27 @@ class Walker:
         return found
 
 
-def occupied(part: MemoryAxis, over_image: Tiles, over_filter: Tiles) -> Ints:
+@dataclass(frozen=True)
+class Occupied:
+    """What the tiles of a level occupy along an axis of a tensor, of which orders with the same
+    overlap agree; where tiles overlap, those of the next outer level count."""
+
+    inner: Tiles
+    outer: Tiles
+    known: dict[tuple[MemoryAxis, str | None], Ints] = field(default_factory=dict)
+
+    def along(self, part: MemoryAxis, overlap: str | None) -> Ints:
+        image, taps = part.axis.image, part.axis.filter
+        key = part, overlap if overlap in (image, taps) else None
+        if key not in self.known:
+            over_image, over_filter = (
+                self.outer if overlap == dim else self.inner for dim in (image, taps)
+            )
+            self.known[key] = _occupied(part, over_image, over_filter)
+        return self.known[key]
+
+
+def _occupied(part: MemoryAxis, over_image: Tiles, over_filter: Tiles) -> Ints:
     """Elements of memory along an axis, over all pairs of image and filter tiles, as
     `model.volume` sums them."""
     images = over_image.pieces[part.axis.image]
