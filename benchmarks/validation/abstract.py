@@ -25,7 +25,7 @@ _TEXT = """\
   (medians of trials; the worst operator of all has {least}), those of good ones, which take up to
   {good} times as long as the best, {good_correlation}.
 - To pick the fastest of {samples} random plans takes more than that. What is lost by the model's
-  choice among them exceeds {missed} of the limits below; the mean loss is {sample}, by the
+  choice among them misses {missed} of the limits below; the mean loss is {sample}, by the
   objective that the solver minimises {objective}.
 - What the slowest memory of a random plan moves is predicted with median errors of up to {volume},
   against simulated caches.
