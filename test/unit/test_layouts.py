@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -238,23 +239,36 @@ def test_weights_that_are_packed_for_the_taps_of_a_single_channel() -> None:
     close(output, expected)
 
 
-def test_a_function_by_the_name_of_a_buffer_that_is_kept() -> None:
-    image, filters, output = random_arrays((1, 6, 6, 4), (3, 3, 4, 8), (1, 4, 4, 8))
-    types = "memref<1x6x6x4xf32>", "memref<3x3x4x8xf32>", "memref<1x4x4x8xf32>"
+def check_nhwc(
+    image: Array,
+    filters: Array,
+    output: Array,
+    types: Sequence[str],
+    name: str = "conv",
+    attributes: str = "",
+) -> None:
+    """Compile a convolution of arrays of these types as function `name`, run it and compare."""
     exe = mopt_mlir.compile(
-        f"""func.func @mopt_scratch_0(%a: {types[0]}, %f: {types[1]}, %x: {types[2]}) {{
-  linalg.conv_2d_nhwc_hwcf {{mopt.plan = {{
-      machine = "none", threads = 1, levels = [], packing = "whole",
-      microkernel = {{lanes = "k", vector = 8, tile = {{k = 8, w = 4}},
-                     reduction = ["r", "s", "c"]}}}}}}
+        f"""func.func @{name}(%a: {types[0]}, %f: {types[1]}, %x: {types[2]}) {{
+  linalg.conv_2d_nhwc_hwcf {attributes}
     ins(%a, %f : {types[0]}, {types[1]}) outs(%x : {types[2]})
   return
 }}""",
         require_tiled=True,
     )
     expected = output + nhwc_reference(image, filters)
-    exe["mopt_scratch_0"](image, filters, output)
+    exe[name](image, filters, output)
     close(output, expected)
+
+
+def test_a_function_by_the_name_of_a_buffer_that_is_kept() -> None:
+    image, filters, output = random_arrays((1, 6, 6, 4), (3, 3, 4, 8), (1, 4, 4, 8))
+    types = "memref<1x6x6x4xf32>", "memref<3x3x4x8xf32>", "memref<1x4x4x8xf32>"
+    plan = """{mopt.plan = {
+      machine = "none", threads = 1, levels = [], packing = "whole",
+      microkernel = {lanes = "k", vector = 8, tile = {k = 8, w = 4}, reduction = ["r", "s", "c"]}}}
+    """
+    check_nhwc(image, filters, output, types, "mopt_scratch_0", plan)
 
 
 def test_weights_that_are_not_initialized() -> None:
@@ -290,16 +304,7 @@ def test_axes_that_run_backwards(axes: tuple[int, ...], taps: int, whole: bool) 
     arrays = random_arrays((2, 9, 9, 4), (taps, taps, 4, 8), (2, size, size, 8))
     views = [backwards(array, axes, whole=whole) for array in arrays]
     (image, filters, output), types = zip(*views, strict=True)
-    exe = mopt_mlir.compile(
-        f"""func.func @conv(%a: {types[0]}, %f: {types[1]}, %x: {types[2]}) {{
-  linalg.conv_2d_nhwc_hwcf ins(%a, %f : {types[0]}, {types[1]}) outs(%x : {types[2]})
-  return
-}}""",
-        require_tiled=True,
-    )
-    expected = output + nhwc_reference(image, filters)
-    exe["conv"](image, filters, output)
-    close(output, expected)
+    check_nhwc(image, filters, output, types)
 
 
 def test_a_fill_that_is_written_over_in_a_region() -> None:

@@ -7,6 +7,7 @@ from bisect import bisect_right
 from dataclasses import replace
 from itertools import product
 from math import ceil, inf, log
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -31,6 +32,7 @@ from mopt_mlir.solver.sizes import (
     with_smaller_shares,
 )
 from mopt_mlir.solver.space import choices, covered_points, least_covered, splits
+from mopt_mlir.solver.traffic import Traffic
 from mopt_mlir.solver.walk import Ints
 
 
@@ -225,6 +227,14 @@ def test_bounds_for_long_filters_are_none_too_high(
         assert (axis_bounds.of_tile_or_more.__wrapped__(part, most) <= tiles[most - 1]).all()
     if not line:
         assert (axis_bounds.of_pieces.__wrapped__(part, part.taps) == exact[-1]).all()
+
+
+def test_sizes_of_tables_take_the_least_of_all_that_they_stand_for() -> None:
+    """Also where a larger size that takes less has no place in the table."""
+    table = SimpleNamespace(until={"c": {1: 2, 3: 4}}, sum=sum)
+    values = np.array([30.0, 20.0, 40.0, 50.0])
+    found = [Traffic._least_of(table, [(size, 1.0)], "c", values) for size in (1, 3)]
+    assert found == [log(20), log(40)]
 
 
 @pytest.mark.parametrize("units", [1, 2, 7, 12, 97, 3600, 9973])
