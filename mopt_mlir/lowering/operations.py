@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mopt_mlir.bindings import bindings_of
+from mopt_mlir.bindings import Bindings, bindings_of
 
 
 def find(root: Any, *names: str) -> list[Any]:
@@ -35,3 +35,19 @@ def constant(value: Any) -> int | None:
     if getattr(owner, "name", "") != "arith.constant":
         return None
     return int(owner.attributes["value"].value)
+
+
+def hidden(bindings: Bindings, value: Any) -> Any:
+    """An index as an empty piece of assembly gives it back, so that LLVM knows nothing of it."""
+    ir, arith = bindings.ir, bindings.arith
+    word = ir.IntegerType.get_signless(64)
+    assembly = ir.Operation.create(
+        "llvm.inline_asm",
+        results=[word],
+        operands=[arith.index_cast(word, value)],
+        attributes={
+            "asm_string": ir.StringAttr.get(""),
+            "constraints": ir.StringAttr.get("=r,0"),
+        },
+    )
+    return arith.index_cast(ir.IndexType.get(), assembly.result)

@@ -8,7 +8,7 @@ from mopt_mlir.bindings import bindings_of
 from mopt_mlir.diagnostics import emit
 from mopt_mlir.lowering.addresses import forget_bounds, share_addresses
 from mopt_mlir.lowering.fallback import keep_marks, linalg_to_loops, mark_loops
-from mopt_mlir.lowering.operations import constant, find, trips
+from mopt_mlir.lowering.operations import find, hidden, trips
 from mopt_mlir.lowering.pipeline import run_upstream
 from mopt_mlir.lowering.scratch import reuse_scratch
 from mopt_mlir.lowering.unroll import is_unrolled, unroll_reductions
@@ -88,20 +88,8 @@ def _hide_second_trips(module: Any) -> None:
         is_ours = isinstance(loop.operands[1].type, ir.IndexType)
         if trips(loop) != 2 or is_unrolled(loop) or not is_ours:
             continue
-        upper = constant(loop.operands[1])
         with module.context, ir.InsertionPoint(loop), loop.location:
-            word = ir.IntegerType.get_signless(64)
-            bound = bindings.arith.constant(word, upper)
-            hidden = ir.Operation.create(
-                "llvm.inline_asm",
-                results=[word],
-                operands=[bound],
-                attributes={
-                    "asm_string": ir.StringAttr.get(""),
-                    "constraints": ir.StringAttr.get("=r,0"),
-                },
-            ).result
-            loop.operands[1] = bindings.arith.index_cast(ir.IndexType.get(), hidden)
+            loop.operands[1] = hidden(bindings, loop.operands[1])
 
 
 def _hoist_allocas(module: Any) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 
 from mopt_mlir.bindings import bindings_of
 from mopt_mlir.lowering.fallback import ANNOTATION, NOT_VECTORISED
-from mopt_mlir.lowering.operations import constant, find, trips
+from mopt_mlir.lowering.operations import constant, find, hidden, trips
 
 WIDE = 24
 """Multiply-adds of a body beside which stepping and jumping hardly weighs: it is left as it is."""
@@ -28,6 +28,10 @@ ENOUGH = 48
 
 MOST = 128
 """Multiply-adds of a body whose loops have vanished: code is to stay in the instruction cache."""
+
+LONG = 24
+"""Trips that a loop makes, at most, if it is worth while to leave some of them to a second one: to
+get there takes some ten cycles each time."""
 
 LEAST_VECTORS = 2
 """Multiply-adds of a scalar. If there is one, LLVM sums up in the register of the scalar, so that
@@ -114,9 +118,9 @@ def _together(products: int, number: int | None, most: int | None, has_inner: bo
     counts = range(-(-ENOUGH // products), MOST // products + 1)
     if most is not None and most < 2 * counts[0]:
         return None
-    if number is None:
-        return counts[0]
-    return min(counts, key=lambda count: number % count)
+    together = counts[0] if number is None else min(counts, key=lambda count: number % count)
+    leaves_some = number is None or number % together
+    return None if leaves_some and most is not None and most < LONG else together
 
 
 def _trips(length: int | None, step: int) -> int | None:
@@ -185,6 +189,23 @@ def _split(loop: Any, number: int | None, together: int, length: int) -> None:
     loop.operands[0] = left
     for i, value in enumerate(front.results):
         loop.operands[3 + i] = value
+    if isinstance(word, ir.IndexType):
+        _hide_steps(loop)
+
+
+def _hide_steps(loop: Any) -> None:
+    """Make the counter of `loop` something of which LLVM does not know how it goes on.
+
+    Behind a loop that takes most of the trips, loop strength reduction would give each pixel of the
+    register tile a pointer of its own. All of these are stepped around the loop, whether it runs or
+    not, from memory to memory: there are not so many registers.
+    """
+    bindings = bindings_of(loop)
+    block = loop.regions[0].blocks[0]
+    counter = block.arguments[0]
+    with loop.context, bindings.ir.InsertionPoint.at_block_begin(block), loop.location:
+        place = hidden(bindings, counter)
+    counter.replace_all_uses_except(place, block.operations[0].operation)
 
 
 def _can_be_kept_in_order(products: Sequence[Any], body: Sequence[Any]) -> bool:

@@ -14,6 +14,7 @@ from functools import cache
 from itertools import product
 from math import prod
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,7 +23,7 @@ from mopt_mlir.bindings import bindings_of
 from mopt_mlir.compilation import load_module, lower_module, run_passes
 from mopt_mlir.compile_options import CompileOptions
 from mopt_mlir.lowering.native import compile_module
-from mopt_mlir.plan import Microkernel, Plan
+from mopt_mlir.plan import Level, Microkernel, Plan
 from mopt_mlir.plan_attribute import attach, attached
 from mopt_mlir.planning import convolutions
 
@@ -104,23 +105,34 @@ def loops(assembly: str) -> list[Loop]:
 def generated(operator: str, machine: str, kernel: str = "") -> tuple[Plan, Loop]:
     """The plan of an operator, or one with a microkernel of KERNELS, and the loop with the largest
     register tile."""
-    options = CompileOptions(machine=machine)
     module = load_module(WORKLOADS[operator].mlir())
     bindings = bindings_of(module)
     if kernel:
         plan = Plan(machine, 1, KERNELS[kernel], (), packing=PACKING[KERNELS[kernel].lanes])
-        with module.context, module.location:
-            for convolution in convolutions(module, bindings):
-                attach(convolution.operation, plan, bindings)
+        give(module, plan)
     else:
         run_passes(module, f"mopt-analyze{{machine={machine}}}")
         (convolution,) = convolutions(module, bindings)
         plan = attached(convolution.operation, bindings)
+    found = compiled(module, machine)
+    return plan, max(found, key=lambda loop: (loop.fmas / loop.steps, loop.whole_vectors))
+
+
+def give(module: Any, plan: Plan) -> None:
+    """Let the convolutions of a module carry `plan`."""
+    bindings = bindings_of(module)
+    with module.context, module.location:
+        for convolution in convolutions(module, bindings):
+            attach(convolution.operation, plan, bindings)
+
+
+def compiled(module: Any, machine: str) -> list[Loop]:
+    """The innermost loops of a module that carries its plans."""
+    options = CompileOptions(machine=machine)
     lowered = lower_module(module, options)
     exported = [entry.symbol for entry in lowered.entries]
     native = compile_module(lowered.module, options.target_of_files(), exported)
-    found = loops(native.assembly())
-    return plan, max(found, key=lambda loop: (loop.fmas / loop.steps, loop.whole_vectors))
+    return loops(native.assembly())
 
 
 def by_channels(k: int, w: int, vector: int) -> Microkernel:
@@ -176,6 +188,31 @@ def test_large_kernels_are_bound_by_their_multiply_adds(kernel):
         check(plan, loop)
         least = loop.fmas / FMA_PER_CYCLE
         assert cycles(loop, SIMULATED[machine]) <= SLACK * least
+
+
+def tiled(channels: int) -> Plan:
+    """Tiles of so many channels, of which some are left over."""
+    whole = {"k": 64, "h": 16, "w": 272, "c": 32, "r": 3, "s": 3}
+    inner = {"k": 32, "h": 3, "w": 18, "c": channels, "r": 1, "s": 1}
+    levels = (
+        Level("L3", ("k", "c", "r", "s", "h", "w"), whole),
+        Level("L2", ("h", "c", "r", "s", "w", "k"), whole | {"c": 31, "k": 32}),
+        Level("L1", ("k", "h", "w", "c", "r", "s"), inner),
+    )
+    return Plan("haswell", 1, KERNELS["avx2 6 x 2"], levels, packing="whole")
+
+
+@pytest.mark.parametrize(("channels", "steps"), [(30, [1, 4]), (14, [1])])
+def test_what_unrolling_leaves_over_needs_no_more_pointers(channels, steps):
+    """One for all pixels: no register is left for more. A short loop is not unrolled for the sake
+    of a part of its trips."""
+    module = load_module(WORKLOADS["Y2"].mlir())
+    give(module, tiled(channels))
+    found = [loop for loop in compiled(module, "haswell") if loop.fmas / loop.steps == 12]
+    assert sorted(loop.steps for loop in found) == steps
+    for loop in found:
+        pixels = (re.match(r"vbroadcastss\s.*\((.*)\)", line) for line in loop.instructions)
+        assert len({pixel[1] for pixel in pixels if pixel}) == 1
 
 
 def cycles(loop: Loop, cpu: str) -> float:
