@@ -30,8 +30,8 @@ MOST = 128
 """Multiply-adds of a body whose loops have vanished: code is to stay in the instruction cache."""
 
 LONG = 24
-"""Trips that a loop makes, at most, if it is worth while to leave some of them to a second one: to
-get there takes some ten cycles each time."""
+"""A loop of fewer trips is left as it is rather than that some of them are left to a second loop,
+to get to which takes some ten cycles each time."""
 
 LEAST_VECTORS = 2
 """Multiply-adds of a scalar. If there is one, LLVM sums up in the register of the scalar, so that
