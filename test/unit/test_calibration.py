@@ -21,6 +21,7 @@ from mopt_mlir.machine.calibration import Calibration, Identity
 from mopt_mlir.machine.facts import observe
 from mopt_mlir.machine.quantities import QUANTITIES, READS, Quantity
 from mopt_mlir.machine.registry import SHIPPED
+from mopt_mlir.machine.team import Team
 from mopt_mlir.memory import check_memory
 from mopt_mlir.problem import ElementType
 from mopt_mlir.tools.mopt_machine import main
@@ -184,6 +185,36 @@ def test_each_last_cache_gets_buffers_of_its_own() -> None:
     zen = by_name("znver5")
     assert buffer_bytes(zen, "DRAM", 16, sharing=8) * 16 >= 2 * 8 * zen.cache("L3").size
     assert buffer_bytes(zen, "L3", 16, sharing=8) == buffer_bytes(zen, "L3", 8, sharing=8)
+
+
+def test_a_huge_last_cache_is_read_where_plans_use_it() -> None:
+    xeon = replace(by_name("sapphirerapids"), cores=2)
+    l1, l2, l3 = xeon.caches
+    huge = replace(xeon, caches=(l1, l2, replace(l3, size=480 << 20)))
+    bytes_ = buffer_bytes(huge, "L3", 1, sharing=2)
+    assert 4 * l2.size <= bytes_ <= 32 * l2.size
+    assert buffer_bytes(huge, "DRAM", 1, sharing=2) >= 4 * huge.cache("L3").size
+
+
+def test_a_buffer_is_in_its_cache_before_it_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read twice, as some last caches take what comes from memory with the second reading."""
+    vector_bits()
+    runs: list[int] = []
+
+    def seconds(self: Team, kernel: object, rounds: int, arguments: object) -> float:
+        runs.append(rounds)
+        return 1e-3 * rounds
+
+    monkeypatch.setattr(Team, "seconds", seconds)
+    monkeypatch.setattr("mopt_mlir.machine.bench.BEYOND_CACHES", 1)  # little memory
+    machine = resolve("host,L3.size=8388608,L3.ways=16,L2.size=1048576,L2.ways=16")
+    by_name_ = {quantity.name: quantity for quantity in QUANTITIES}
+    with HostBench(machine, observe().places[:1], 1) as bench:
+        for name, warm_up in (("L1 read", 2), ("L2 read", 2), ("L3 read", 2), ("DRAM write", 0)):
+            runs.clear()
+            assert bench.seconds(by_name_[name], 1, 4) == 4e-3
+            assert sum(runs[:-1]) == warm_up
+            assert runs[-1] == 4
 
 
 # The kernels, on this host
