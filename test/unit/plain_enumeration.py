@@ -492,11 +492,19 @@ class One:
         return float(read / min(one * self.cores, most))
 
     def may_stream(self) -> bool:
-        """Whether the output exceeds the last cache and is written in whole aligned vectors."""
-        output, vector = self.problem.output, self.kernel.vector
+        """Whether the output exceeds the last cache, or costs more to keep than to read again, and
+        is written in whole aligned vectors."""
+        output, vector, machine = self.problem.output, self.kernel.vector, self.machine
         size = output.element.size * prod(self.problem.extent(d) for d in output.dims)
-        if size <= self.machine.capacity_factor * self.machine.cache("L3").size:
-            return False
+        holding = [c.bandwidth for c in machine.caches if size <= machine.capacity_factor * c.size]
+        if holding:
+            rates = machine.dram_stream_bandwidth, machine.dram_write_bandwidth
+            if None in rates:
+                return False
+            past, through = (size / rate for rate in rates)
+            later = size / machine.dram_bandwidth - size / holding[0]
+            if past + later >= through:
+                return False
         along = self.kernel.lanes in output.axes[-1].dims and output.strides[-1] == 1
         return along and not any((step or 1) % vector for step in output.strides[:-1])
 

@@ -28,7 +28,7 @@ def machine_on(facts: HostFacts) -> Machine:
 def test_shipped_machines_are_the_documented_ones() -> None:
     assert set(names()) == {
         "znver5", "znver4", "znver3", "i7-9700k", "i9-10980xe", "skylake-avx512", "icelake-server",
-        "sapphirerapids", "haswell", "generic-avx2", "generic-avx512",
+        "sapphirerapids", "graniterapids", "haswell", "generic-avx2", "generic-avx512",
     }  # fmt: skip
 
 

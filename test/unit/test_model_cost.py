@@ -6,13 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from mopt_mlir.machine import Cache, Machine
+from mopt_mlir.machine import Cache, Machine, by_name
 from mopt_mlir.model.cost import (
     PACK_CYCLES,
     RUN_SECONDS,
     TIE_BREAK,
     Rates,
     cache_bytes,
+    can_stream,
     objective,
     predict,
 )
@@ -97,6 +98,42 @@ def test_cores_share_the_work_and_the_slowest_counts() -> None:
     uneven = replace(plan(L2={"h": 3}), threads=3, parallel={"h": 3})
     imbalanced = predict(PROBLEM, MACHINE, uneven, constant_weights=True)
     assert imbalanced.seconds["compute"] == pytest.approx(alone.seconds["compute"] * 3 / 8)
+
+
+@pytest.mark.parametrize(
+    ("rates", "streams"),
+    [
+        # ns per kB: stores past the caches save 1/10 - 1/25 = 60; reading the output from memory
+        # and not from L3, at 30, costs 1/17 - 1/30 = 25
+        ({}, True),
+        ({"dram_write_bandwidth": 20.0}, False),  # saves 10
+        ({"dram_stream_bandwidth": 12.0}, False),  # saves 17
+        ({"dram_bandwidth": 9.0}, False),  # costs 78
+        ({"dram_write_bandwidth": None}, False),
+        ({"dram_stream_bandwidth": None}, False),
+    ],
+)
+def test_an_output_that_fits_is_streamed_where_that_pays(
+    rates: dict[str, float | None], streams: bool
+) -> None:
+    l1, l2, l3 = by_name("sapphirerapids").caches
+    slow = {"dram_bandwidth": 17.0, "dram_write_bandwidth": 10.0, "dram_stream_bandwidth": 25.0}
+    machine = replace(
+        by_name("sapphirerapids"),
+        caches=(l1, l2, replace(l3, bandwidth=30.0)),
+        **{**slow, **rates},  # type: ignore[arg-type]
+    )
+    kernel = Microkernel("w", 16, {"w": 32, "k": 13}, ("c", "r", "s"))
+    large = conv2d(k=64, h=128, w=128, c=8, r=1, s=1)
+    assert can_stream(large, machine, kernel) == streams
+
+
+def test_what_stays_in_a_fast_cache_is_not_streamed() -> None:
+    """1/10.8 - 1/25 is saved: more than is lost without L3, and less than without L2, at 190."""
+    machine = by_name("graniterapids")
+    kernel = Microkernel("w", 16, {"w": 32, "k": 13}, ("c", "r", "s"))
+    assert can_stream(conv2d(k=64, h=128, w=128, c=8, r=1, s=1), machine, kernel)
+    assert not can_stream(conv2d(k=16, h=128, w=128, c=8, r=1, s=1), machine, kernel)
 
 
 @pytest.mark.parametrize(
