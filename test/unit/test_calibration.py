@@ -208,11 +208,11 @@ def test_a_buffer_is_in_its_cache_before_it_is_timed(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(Team, "seconds", seconds)
     monkeypatch.setattr("mopt_mlir.machine.bench.BEYOND_CACHES", 1)  # little memory
     machine = resolve("host,L3.size=8388608,L3.ways=16,L2.size=1048576,L2.ways=16")
-    by_name_ = {quantity.name: quantity for quantity in QUANTITIES}
+    quantities = {quantity.name: quantity for quantity in QUANTITIES}
     with HostBench(machine, observe().places[:1], 1) as bench:
         for name, warm_up in (("L1 read", 2), ("L2 read", 2), ("L3 read", 2), ("DRAM write", 0)):
             runs.clear()
-            assert bench.seconds(by_name_[name], 1, 4) == 4e-3
+            assert bench.seconds(quantities[name], 1, 4) == 4e-3
             assert sum(runs[:-1]) == warm_up
             assert runs[-1] == 4
 
