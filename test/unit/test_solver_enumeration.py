@@ -54,6 +54,29 @@ def test_outputs_that_are_written_past_the_caches() -> None:
     assert not solve(problem, replace(small, dram_stream_bandwidth=1e-9)).nontemporal
 
 
+def test_outputs_that_a_cache_would_hold_and_that_pass_it() -> None:
+    problem = conv2d(k=9, h=3, w=8, c=2, r=1, s=1)
+    machine = random_machine(random.Random(1))
+    roomy = replace(
+        machine,
+        caches=tuple(
+            replace(cache, size=16 * cache.size, bandwidth=speed, bandwidth_all=4 * speed)
+            for cache, speed in zip(machine.caches, (60.0, 12.0, 6.0), strict=True)
+        ),
+        dram_bandwidth=3.0,
+        dram_bandwidth_all=3.0,
+        dram_write_bandwidth=0.5,
+        dram_write_bandwidth_all=0.5,
+        dram_stream_bandwidth=3.0,
+        dram_stream_bandwidth_all=3.0,
+    )
+    check(problem, roomy, 1, constant=False)
+    assert solve(problem, roomy).nontemporal
+    even = replace(roomy, dram_write_bandwidth=3.0, dram_write_bandwidth_all=3.0)
+    check(problem, even, 1, constant=False)
+    assert not solve(problem, even).nontemporal
+
+
 @pytest.mark.parametrize("channels", [10, 14, 18, 20])
 @pytest.mark.parametrize("seed", range(3))
 def test_tiles_that_begin_at_lines(channels: int, seed: int) -> None:
