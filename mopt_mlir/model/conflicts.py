@@ -24,6 +24,11 @@ def crowded_lines(tensor: Tensor, tile: Mapping[str, int], cache: Cache) -> int:
     return sum(number for number in _per_set(tensor, tile, cache) if number > cache.ways)
 
 
+def touched_lines(tensor: Tensor, tile: Mapping[str, int], cache: Cache) -> int:
+    """All lines of a tile. 0 where nothing is known of the memory."""
+    return sum(_per_set(tensor, tile, cache))
+
+
 def _per_set(tensor: Tensor, tile: Mapping[str, int], cache: Cache) -> list[int]:
     """How many lines fall on each set that any falls on."""
     size = tensor.element.size

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from math import prod
 
 from mopt_mlir.machine.machine import Machine
-from mopt_mlir.model.conflicts import crowded_lines
+from mopt_mlir.model.conflicts import crowded_lines, touched_lines
 from mopt_mlir.model.cost import (
     FILLED_FROM,
     MEMORY,
@@ -61,6 +61,7 @@ def resident_volumes(
     if plan.packing in LEVELS:
         for name in MEMORY[1 : MEMORY.index(plan.packing) + 1]:
             found[name]["packing"] *= _packed_lines(problem, machine, plan)
+    found["L2"]["input"] = max(found["L2"]["input"], _crowded_input(problem, machine, plan))
     name, evicted = evicted_again(problem, machine, plan)
     found["L2"][name] += evicted
     return found
@@ -121,6 +122,24 @@ def _sums(problem: Problem, machine: Machine, plan: Plan, level: str) -> float:
     if buffer <= machine.cache(level).size:
         return OUTPUT_PASSES * buffer
     return output
+
+
+def _crowded_input(problem: Problem, machine: Machine, plan: Plan) -> float:
+    """Bytes of input that come from L2 whenever a register tile reads them, though the tile of L1
+    fits: the part of its lines that fall on a set with too many. So it is with channels a multiple
+    of 1 KiB apart, such as those of 16x16 pixels, of which every fourth falls on the same set."""
+    cache, kernel, tile = machine.cache("L1"), plan.microkernel, plan.levels[-1].tile
+    block = {dim: tile[dim] for dim in problem.input.dims}
+    crowded = crowded_lines(problem.input, block, cache)
+    if not crowded:
+        return 0.0
+    read = {dim: min(size, kernel.extent(dim)) for dim, size in block.items()}
+    read |= {dim: block[dim] for dim in problem.reduction_dims if dim in block}
+    part = crowded / touched_lines(problem.input, block, cache)
+    lines = part * touched_lines(problem.input, read, cache)
+    tiles = prod(-(-problem.extent(d) // kernel.extent(d)) for d in problem.parallel_dims)
+    pieces = prod(-(-problem.extent(dim) // tile[dim]) for dim in problem.reduction_dims)
+    return float(cache.line * lines * tiles * pieces)
 
 
 def evicted_again(problem: Problem, machine: Machine, plan: Plan) -> tuple[str, float]:

@@ -170,7 +170,7 @@ def random_plan(problem, machine, rng):
 def test_what_enters_a_small_cache_is_what_a_simulated_one_fetches():
     """Random tiles in random orders, of extents that they do not divide."""
     problem, capacity = conv2d(k=12, h=6, w=32, c=32, r=1, s=1), 6 << 10
-    caches = tuple(replace(cache, size=capacity) for cache in MACHINE.caches)
+    caches = tuple(replace(c, size=capacity, ways=capacity // 64) for c in MACHINE.caches)
     machine = replace(MACHINE, caches=caches)
     ratios = []
     for seed in range(12):
@@ -252,6 +252,33 @@ def test_lines_that_evict_each_other_come_again_in_each_step():
     tiles = 4 * 1  # rows of four pixels each
     assert weights(20) >= tiles * 1024 * 20 * 64
     assert weights(10) < weights(20) / 4
+
+
+@pytest.mark.parametrize(
+    ("pixels", "channels", "crowds"), [(16, 64, True), (16, 40, False), (20, 64, False)]
+)
+def test_channels_that_fall_on_the_same_sets_come_again_at_each_visit(pixels, channels, crowds):
+    """Channels of 16x16 pixels lie 1 KiB apart, every fourth on the same of the 64 sets of L1,
+    which has 12 ways: more than 48 of them evict each other before the next register tile reads the
+    same lines. Walked through, line by line."""
+    problem = conv2d(k=32, h=pixels, w=pixels, c=channels, r=1, s=1)
+    kernel = Microkernel("k", 16, {"k": 16, "w": 4}, ("c", "r", "s"))
+    order = ("n", "c", "r", "s", "k", "h", "w")
+    tiles = [{}, {}, {"h": 1, "w": pixels}]
+    moved = volumes_from_l2(problem, kernel, [order] * 3, tiles, "whole")["input"]
+    l1 = ZEN5.cache("L1")
+    sets = [OrderedDict() for _ in range(l1.size // (l1.line * l1.ways))]
+    fetched = 0
+    for h, _, w in product(range(pixels), range(2), range(0, pixels, 4)):
+        for c in range(channels):
+            line = 4 * ((c * pixels + h) * pixels + w) // l1.line
+            ways = sets[line % len(sets)]
+            fetched += ways.pop(line, line) is not None
+            ways[line] = None
+            if len(ways) > l1.ways:
+                ways.popitem(last=False)
+    assert moved == pytest.approx(fetched * l1.line, rel=0.05)
+    assert (moved > 4 * compulsory(problem.input, problem)) == crowds
 
 
 def test_sums_between_visits_have_no_gaps():
