@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, fields
 from math import inf, prod
 from typing import Any
 
+from mopt_mlir.machine.machine import PREFETCH_LEVELS
 from mopt_mlir.plain_data import Record
 from mopt_mlir.problem import Problem, Tensor
 
@@ -91,7 +92,8 @@ class Prediction:
 class Plan:
     """`levels` are outermost first and a subset of LEVELS in that order; `parallel` splits the
     outermost level's tile (e.g. `{"k": 2}`) between cores; `packing` is one of PACKINGS;
-    `nontemporal` stores of the output go past the caches."""
+    `nontemporal` stores of the output go past the caches; what later register tiles access is
+    asked for into `prefetch`, one of PREFETCH_LEVELS."""
 
     machine: str
     threads: int
@@ -100,6 +102,7 @@ class Plan:
     parallel: Mapping[str, int] = field(default_factory=dict)
     packing: str = "whole"
     nontemporal: bool = False
+    prefetch: str = "L1"
     prediction: Prediction | None = None
 
     def core_tile(self, dim: str, extent: int) -> int:
@@ -134,6 +137,9 @@ class Plan:
         lanes = self.microkernel.lanes
         if self.packing not in PACKINGS:
             raise ValueError(f"packing is '{self.packing}', not one of {', '.join(PACKINGS)}")
+        if self.prefetch not in PREFETCH_LEVELS:
+            levels = ", ".join(PREFETCH_LEVELS)
+            raise ValueError(f"prefetch is '{self.prefetch}', not one of {levels}")
         by_channel = lanes not in problem.input.dims
         if by_channel and self.packing == "none" and not problem.weights.runs_along(lanes):
             raise ValueError(f"packing is 'none', but '{lanes}' is not contiguous in the weights")
@@ -161,6 +167,7 @@ class Plan:
             "parallel": dict(self.parallel),
             "packing": self.packing,
             "nontemporal": self.nontemporal,
+            "prefetch": self.prefetch,
         }
         if self.prediction is not None:
             predicted = self.prediction
@@ -198,6 +205,7 @@ class Plan:
             parallel=plan.integers_by_name("parallel") if "parallel" in plan else {},
             packing=plan.text("packing"),
             nontemporal="nontemporal" in plan and plan.truth("nontemporal"),
+            prefetch=plan.text("prefetch") if "prefetch" in plan else "L1",
             prediction=_prediction(plan) if "prediction" in plan else None,
         )
 

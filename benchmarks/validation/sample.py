@@ -88,7 +88,7 @@ def _plan(
         Level(name, class_.order, tile)
         for name, class_, tile in zip(LEVELS, classes, tiles, strict=True)
     )
-    plan = Plan(machine.name, 1, kernel, levels, {}, packing)
+    plan = Plan(machine.name, 1, kernel, levels, packing=packing, prefetch=machine.prefetch_into)
     plan.check(problem)
     if not can_stream(problem, machine, kernel):
         return plan

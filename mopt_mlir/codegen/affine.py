@@ -13,6 +13,9 @@ from typing import Any
 from mopt_mlir.bindings import Bindings
 from mopt_mlir.codegen.index import Index
 
+_LOCALITY = {"L1": 3, "L2": 2}
+"""Of a prefetch, by the cache that it is to reach."""
+
 
 class AffineBuilder:
     """Emits loops, branches and accesses to single elements at the current insertion point of
@@ -189,12 +192,11 @@ class AffineBuilder:
         attribute = self.ir.AffineMapAttr.get(map_)
         self.bindings.affine.AffineStoreOp(value, memref, operands, attribute, loc=self.location)
 
-    def prefetch(self, memref: Any, indices: Sequence[Index], write: bool = False) -> None:
-        """Ask for the cache line of an element, which may lie outside of the memref.
-
-        All go to L1: x86's hints for the caches further out bring less or nothing on Zen 5, even
-        for what is read much later.
-        """
+    def prefetch(
+        self, memref: Any, indices: Sequence[Index], into: str = "L1", write: bool = False
+    ) -> None:
+        """Ask for the cache line of an element, which may lie outside of the memref, `into` a cache
+        and those around it."""
         map_, operands = self.map_of(indices)
         ir = self.ir
         i32, i1 = ir.IntegerType.get_signless(32), ir.IntegerType.get_signless(1)
@@ -204,7 +206,7 @@ class AffineBuilder:
             attributes={
                 "isWrite": ir.IntegerAttr.get(i1, int(write)),
                 "isDataCache": ir.IntegerAttr.get(i1, 1),
-                "localityHint": ir.IntegerAttr.get(i32, 3),
+                "localityHint": ir.IntegerAttr.get(i32, _LOCALITY[into]),
                 "map": ir.AffineMapAttr.get(map_),
             },
             loc=self.location,

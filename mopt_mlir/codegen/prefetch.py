@@ -83,16 +83,18 @@ class InputPrefetch:
         at = {**point, **{dim: self.ranges[dim].start for dim in inner}}
         lines = _lines(tensor, {**self.sizes, **{dim: self.ranges[dim].size for dim in inner}})
         is_short = taps * self.ranges[channel].size < SHORT_REDUCTION
+        into = "L1"
         if self.upcoming is not None and (is_short or self._is_shared(self.upcoming)):
             at[self.upcoming.dim] = at[self.upcoming.dim] + self.upcoming.step
             lines = _part(self.builder, lines, self.ranges, self.upcoming)
+            into = self.upcoming.into
         elif is_short:
             return
         else:
             self._move_ahead(at, max(1, steps_within(AHEAD_CYCLES, self.kernel) // taps))
         for run in runs(tensor, at, self.sizes):
             for start in lines:
-                self.builder.prefetch(self.memref, [*run[:-1], run[-1] + start])
+                self.builder.prefetch(self.memref, [*run[:-1], run[-1] + start], into)
 
     def _move_ahead(self, at: dict[str, Index], steps: int) -> None:
         """Move `at` so many channels on; behind the last one come the first ones of the next

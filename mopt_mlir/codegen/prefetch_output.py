@@ -41,9 +41,10 @@ def emit_output_prefetch(
     start = dict(output.start)
     steps = prod(part.size for part in reduced.values())
     best = steps_within(OUTPUT_AHEAD_CYCLES, kernel)
-    shared = None
+    shared, into = None, "L1"
     if steps < best and upcoming is not None:
         start[upcoming.dim] = start[upcoming.dim] + upcoming.step
+        into = upcoming.into
         # beside sums in scratch memory sharing does not help, some plans take 2 to 5% longer
         if upcoming.visits is not None and output.partials is None:
             shared = _Shared(output, sizes, upcoming.visits, ranges)
@@ -57,7 +58,7 @@ def emit_output_prefetch(
         conditions = output.is_first(reduced)
 
     def emit() -> None:
-        _ask(output, *((start, sizes) if shared is None else shared.part(start)))
+        _ask(output, into, *((start, sizes) if shared is None else shared.part(start)))
 
     if conditions:
         builder.branch(conditions, emit, lambda: None)
@@ -120,11 +121,13 @@ class _Shared:
         return -(-self._count // self.visits.count)
 
 
-def _ask(output: AccumulatorTile, start: Mapping[str, Index], sizes: Mapping[str, int]) -> None:
+def _ask(
+    output: AccumulatorTile, into: str, start: Mapping[str, Index], sizes: Mapping[str, int]
+) -> None:
     """Ask for all lines of the output of `sizes` at `start`, for writing."""
     tensor = output.problem.output
     last = last_offset(tensor, sizes)
     for run in runs(tensor, start, sizes):
         for shift in range(last, -1, -LINE_BYTES // tensor.element.size):
             where = [*run[:-1], run[-1] + shift]
-            output.builder.prefetch(output.operands.output, where, write=True)
+            output.builder.prefetch(output.operands.output, where, into, write=True)

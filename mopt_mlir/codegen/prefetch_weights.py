@@ -205,7 +205,7 @@ class PanelPrefetch:
         per_line = LINE_BYTES // _element_size(panels.memref)
         for line in range(self.each):
             lane = (self.first + line) * per_line + step * self.spacing
-            self.builder.prefetch(panels.memref, [panel, *inner, lane])
+            self.builder.prefetch(panels.memref, [panel, *inner, lane], following.into)
 
 
 def _asking(panels: Panels, ranges: Mapping[str, Range]) -> str:

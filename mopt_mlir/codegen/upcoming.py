@@ -85,8 +85,8 @@ class NextWeights:
     """The weights that are read after the current ones: `step` further along `dim`.
 
     Until then register tiles step along `along` in steps of `unit`, `tiles` times: each of them can
-    prefetch a part. `far` says that they are not in L2: they are part of another tile of it, or
-    nobody has read them before.
+    prefetch a part, if they are packed: into the cache `into`. `far` says that they are not in L2:
+    they are part of another tile of it, or nobody has read them before.
     """
 
     dim: str
@@ -95,13 +95,15 @@ class NextWeights:
     unit: int
     tiles: int
     far: bool
+    into: str
 
 
 @dataclass(frozen=True)
 class NextInput:
     """The input that is read after the current one: `step` further along `dim`.
 
-    `saves` is the part of the waiting for input that prefetches of it may save.
+    `saves` is the part of the waiting for input that prefetches of it may save, `into` the cache
+    that they ask for.
 
     Until then register tiles step along the output channels `channel`, if there are several, in
     steps of `unit`, `tiles` times: each of them can prefetch a part.
@@ -110,6 +112,7 @@ class NextInput:
     dim: str
     step: int
     saves: float
+    into: str
     channel: str | None = None
     unit: int = 1
     tiles: int = 1
@@ -131,12 +134,14 @@ class Visits:
 
 @dataclass(frozen=True)
 class NextOutput:
-    """The output that is written after the current one: `step` further along `dim`; `saves` as of
-    `NextInput`. Where the current one is visited several times until then, `visits` are these."""
+    """The output that is written after the current one: `step` further along `dim`; `saves` and
+    `into` as of `NextInput`. Where the current one is visited several times until then, `visits`
+    are these."""
 
     dim: str
     step: int
     saves: float
+    into: str
     visits: Visits | None = None
 
 
@@ -223,7 +228,7 @@ class Lookahead:
         unit = self.plan.microkernel.extent(along)
         near = next((v.tile for v in self.plan.levels if v.name == "L2"), {})
         far = step >= near.get(dim, 1) or self.reads_weights_once
-        return NextWeights(dim, step, along, unit, tiles[along], far)
+        return NextWeights(dim, step, along, unit, tiles[along], far, self.plan.prefetch)
 
     @property
     def reads_weights_once(self) -> bool:
@@ -256,7 +261,9 @@ class Lookahead:
             return outer
         if dim in self.problem.input.dims:
             saves = self._saves(self.problem.input, INPUT, dim, ranges, step)
-            return NextInput(dim, step, saves) if saves > _saved(outer) else outer
+            return (
+                NextInput(dim, step, saves, self.plan.prefetch) if saves > _saved(outer) else outer
+            )
         if outer is None or outer.channel is not None:
             return outer
         unit = self.plan.microkernel.extent(dim)
@@ -271,7 +278,7 @@ class Lookahead:
         if dim not in self.problem.parallel_dims:
             return outer and replace(outer, visits=_visits(outer.visits, dim, ranges[dim], step))
         saves = self._saves(self.problem.output, OUTPUT, dim, ranges, step)
-        return NextOutput(dim, step, saves) if saves > _saved(outer) else outer
+        return NextOutput(dim, step, saves, self.plan.prefetch) if saves > _saved(outer) else outer
 
     def _saves(
         self, tensor: Tensor, foresight: Foresight, dim: str, ranges: Ranges, step: int

@@ -11,6 +11,9 @@ from mopt_mlir.problem import ElementType
 
 CACHE_NAMES = ("L1", "L2", "L3")
 
+PREFETCH_LEVELS = ("L1", "L2")
+"""Caches that code can ask for lines into."""
+
 VECTOR_BITS = (128, 256, 512)
 """Widths of x86 vector registers: SSE, AVX, AVX-512."""
 
@@ -53,6 +56,9 @@ class Machine:
     is the GB/s at which the stores of one core reach memory through its caches, each line being
     read first and written back later; `dram_stream_bandwidth` the same for non-temporal stores,
     which pass the caches by.
+
+    `prefetch_into` is the cache into which generated code asks for what later register tiles
+    access, one of PREFETCH_LEVELS.
     """
 
     name: str
@@ -76,6 +82,7 @@ class Machine:
     dram_write_bandwidth_all: float | None = None
     dram_stream_bandwidth: float | None = None
     dram_stream_bandwidth_all: float | None = None
+    prefetch_into: str = "L1"
 
     def cache(self, name: str) -> Cache:
         return next(cache for cache in self.caches if cache.name == name)
@@ -226,6 +233,9 @@ def _problems(machine: Machine) -> Iterator[str]:
         yield f"vector_bits: {machine.vector_bits} is not one of 128, 256, 512"
     if machine.unit_bits is not None and machine.unit_bits not in VECTOR_BITS:
         yield f"unit_bits: {machine.unit_bits} is not one of 128, 256, 512"
+    if machine.prefetch_into not in PREFETCH_LEVELS:
+        levels = " or ".join(PREFETCH_LEVELS)
+        yield f"prefetch_into: '{machine.prefetch_into}' is not {levels}"
     # `not >` rather than `<=`, so that a NaN is caught as well
     if not machine.capacity_factor > 0:
         yield f"capacity_factor: {machine.capacity_factor} is not positive"

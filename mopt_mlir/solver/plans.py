@@ -41,4 +41,5 @@ def plan_with(evaluate: Evaluator, tiling: Ints, orders: Sequence[int], threads:
         microkernel=choice.kernel,
         levels=levels,
         parallel=dict(choice.parallel),
+        prefetch=evaluate.machine.prefetch_into,
     )

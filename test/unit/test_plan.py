@@ -52,6 +52,7 @@ def tile(**sizes: int) -> dict[str, Any]:
         ({"microkernel": replace(KERNEL, tile={"k": 16, "w": 65})}, "needs 65 accumulators"),
         ({"packing": "none"}, "packing is 'none', but 'k' is not contiguous in the weights"),
         ({"nontemporal": True}, "nontemporal stores need whole vectors of 'k'"),
+        ({"prefetch": "L3"}, "prefetch is 'L3', not one of L1, L2"),
         ({"packing": "L2"}, "packing at L2, which is not a level"),
         ({"packing": "disk"}, "packing is 'disk', not one of"),
         ({"parallel": {"c": 2}}, "parallel names 'c'"),
@@ -97,6 +98,7 @@ def changed(path: str, value: Any) -> dict[str, Any]:
         ("packing", ["L1"], r"packing = \['L1'\] is not a text"),
         ("nontemporal", "no", "nontemporal = 'no' is neither true nor false"),
         ("nontemporal", 1, "nontemporal = 1 is neither true nor false"),
+        ("prefetch", 1, "prefetch = 1 is not a text"),
         ("parallel", [2], r"parallel = \[2\] is not a dictionary"),
         ("parallel", {"k": "2"}, r"parallel\[k\] = '2' is not an integer"),
         ("levels", 3, "levels = 3 is not a list"),
@@ -144,7 +146,7 @@ def test_a_field_that_is_missing_is_named(place: str, name: str) -> None:
 
 def test_fields_that_have_defaults_may_be_missing() -> None:
     data = PLAN.as_dict()
-    for name in ("parallel", "nontemporal"):
+    for name in ("parallel", "nontemporal", "prefetch"):
         del data[name]
     assert Plan.from_dict(data) == PLAN
 

@@ -15,7 +15,7 @@ import pytest
 from benchmarks.certificates import challenge
 from benchmarks.workloads import TABLE1
 from mopt_mlir.extract import normalise
-from mopt_mlir.machine import Machine, by_name
+from mopt_mlir.machine import Machine, by_name, resolve
 from mopt_mlir.model.cost import predict, tile_bytes
 from mopt_mlir.plan import Level, Microkernel, Plan
 from mopt_mlir.problem import ElementType, Problem, conv2d
@@ -131,6 +131,12 @@ def test_constant_weights_are_packed_for_nothing() -> None:
     assert constant.packing == "whole"
     assert constant.prediction.seconds["packing"] == 0
     assert constant.prediction.cost < variable.cost
+
+
+@pytest.mark.parametrize("cache", ["L1", "L2"])
+def test_prefetches_go_where_the_machine_says(cache: str) -> None:
+    machine = resolve(f"znver4,prefetch_into={cache}")
+    assert solve(conv2d(k=32, h=14, w=14, c=16, r=3, s=3), machine).prefetch == cache
 
 
 def test_contiguous_output_channels_are_read_in_place() -> None:

@@ -117,6 +117,12 @@ def test_the_reference_again_is_a_plan_of_its_own():
     assert Subject("R2", "again", PLAN).key != SUBJECT.key
 
 
+def test_keys_are_those_of_files_that_have_them():
+    """Files name plans by their keys, so that these must stay what they were."""
+    assert SUBJECT.key == "75e52f4a4b31"
+    assert Subject("R2", "sample", replace(PLAN, prefetch="L2")).key != SUBJECT.key
+
+
 def test_final_passes_count_instead_of_first_rounds_and_remain_apart():
     first = Measurement(SUBJECT, False, ((9.0,),), ((1.0,),), 0.1, None, {})
     one = replace(first, final=True, seconds=((1.0,), (2.0,)), reference=((1.0,), (1.0,)))

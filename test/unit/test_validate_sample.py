@@ -31,6 +31,11 @@ def test_tiles_fit_into_their_caches(plans):
             assert bytes_ <= MACHINE.cache(level.name).size
 
 
+def test_prefetches_go_where_the_machine_says(plans):
+    assert {plan.prefetch for plan in plans} == {"L1"}
+    assert {p.prefetch for p in sample_plans(PROBLEM, by_name("znver4"), 3, 7)} == {"L2"}
+
+
 def test_every_kind_of_plan_is_drawn(plans):
     assert {plan.packing for plan in plans} == {"none", "whole", *LEVELS}
     orders = {class_.order for class_ in permutation_classes(PROBLEM)}

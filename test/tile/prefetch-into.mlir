@@ -1,0 +1,55 @@
+// RUN: mopt-opt --mopt-tile="machine=znver5" %s | FileCheck %s
+
+// What later register tiles access is asked for into the cache that the plan names, here L2: where
+// it is read much later, it would drive out of L1 what is used now.
+
+// CHECK-LABEL: func.func @later_tiles
+// CHECK:         affine.prefetch %arg2{{.*}}, write, locality<2>
+// CHECK-NOT:     locality<3>
+// CHECK:         affine.prefetch %arg0[0, %{{.+}}, %h + %{{.+}} + 1, %w], read, locality<2>
+// CHECK-NOT:     locality<3>
+// CHECK:         return
+func.func @later_tiles(%input: memref<1x3x16x30xf32>, %weights: memref<16x3x3x3xf32>,
+                       %output: memref<1x16x14x28xf32>) {
+  linalg.conv_2d_nchw_fchw {mopt.plan = {
+      machine = "znver5", threads = 1, packing = "whole", levels = [], prefetch = "L2",
+      microkernel = {lanes = "k", vector = 16, tile = {k = 16, w = 14}, reduction = ["c", "r", "s"]}}}
+    ins(%input, %weights : memref<1x3x16x30xf32>, memref<16x3x3x3xf32>)
+    outs(%output : memref<1x16x14x28xf32>)
+  return
+}
+
+// Panels, too.
+
+// CHECK-LABEL: func.func @next_panel
+// CHECK:         %[[PANELS:.+]] = memref.alloc() {{.*}} : memref<4x128x3x3x16xf32>
+// CHECK:         affine.prefetch %[[PANELS]][%panel + 1, {{.*}}], read, locality<2>
+func.func @next_panel(%input: memref<1x128x8x16xf32>, %weights: memref<64x128x3x3xf32>,
+                      %output: memref<1x64x6x14xf32>) {
+  linalg.conv_2d_nchw_fchw {mopt.plan = {
+      machine = "znver5", threads = 1, packing = "whole", levels = [], prefetch = "L2",
+      microkernel = {lanes = "k", vector = 16, tile = {k = 16, w = 14}, reduction = ["c", "r", "s"]}}}
+    ins(%input, %weights : memref<1x128x8x16xf32>, memref<64x128x3x3xf32>)
+    outs(%output : memref<1x64x6x14xf32>)
+  return
+}
+
+// What the same register tile reads a few steps later goes to L1 all the same, and so does the
+// output that it writes itself.
+
+// CHECK-LABEL: func.func @later_channel
+// CHECK:         affine.prefetch %arg2{{.*}}, write, locality<3>
+// CHECK:         affine.for %[[C:c.+]] = 0 to 72 iter_args
+// CHECK-NOT:     locality<2>
+// CHECK:         affine.prefetch %arg0[0, %[[C]] {{.*}}], read, locality<3>
+// CHECK-NOT:     locality<2>
+// CHECK:         return
+func.func @later_channel(%input: memref<1x72x16x16xf32>, %weights: memref<16x72x3x3xf32>,
+                         %output: memref<1x16x14x14xf32>) {
+  linalg.conv_2d_nchw_fchw {mopt.plan = {
+      machine = "znver5", threads = 1, packing = "whole", levels = [], prefetch = "L2",
+      microkernel = {lanes = "k", vector = 16, tile = {k = 16, w = 14}, reduction = ["c", "r", "s"]}}}
+    ins(%input, %weights : memref<1x72x16x16xf32>, memref<16x72x3x3xf32>)
+    outs(%output : memref<1x16x14x14xf32>)
+  return
+}
