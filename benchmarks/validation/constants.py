@@ -81,6 +81,11 @@ def constant_rows() -> Rows:
             "confirmed with own plans of Table 1 and the test set, Zen 4 and Zen 5",
         ],
         [
+            "the cache that later tiles ask for their lines into, on Zen 4",
+            zen4.prefetch_into,
+            "own plans of all three sets there",
+        ],
+        [
             "a load that crosses a line, on Zen 3",
             f"{zen3.crossing_cycles:g} cycles",
             "own plans of all three sets there",
