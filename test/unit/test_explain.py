@@ -9,6 +9,7 @@ from dataclasses import replace
 from html.parser import HTMLParser
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -370,6 +371,19 @@ def test_text_has_each_part(solved: Explanation) -> None:
     assert "at a.mlir:1:2" in text
     assert "parallel " in text
     assert all(line == line.rstrip() for line in text.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        ({"nontemporal": False}, "stores           through the caches"),
+        ({"prefetch": "L1"}, "prefetches       of what later register tiles access into L1"),
+        ({"prefetch": "L2"}, "prefetches       of what later register tiles access into L2"),
+    ],
+)
+def test_text_says_where_stores_and_prefetches_go(change: dict[str, Any], line: str) -> None:
+    plan = replace(PLAN, levels=(L3, L2, L1), **change)
+    assert f"\n  {line}\n" in to_text((explain(PROBLEM, MACHINE, plan),))
 
 
 def test_text_says_when_cores_idle() -> None:
