@@ -61,7 +61,7 @@ def resident_volumes(
     if plan.packing in LEVELS:
         for name in MEMORY[1 : MEMORY.index(plan.packing) + 1]:
             found[name]["packing"] *= _packed_lines(problem, machine, plan)
-    found["L2"]["input"] = max(found["L2"]["input"], _crowded_input(problem, machine, plan))
+    found["L2"]["input"] = _crowded_input(problem, machine, plan, found["L2"]["input"])
     name, evicted = evicted_again(problem, machine, plan)
     found["L2"][name] += evicted
     return found
@@ -124,22 +124,25 @@ def _sums(problem: Problem, machine: Machine, plan: Plan, level: str) -> float:
     return output
 
 
-def _crowded_input(problem: Problem, machine: Machine, plan: Plan) -> float:
-    """Bytes of input that come from L2 whenever a register tile reads them, though the tile of L1
-    fits: the part of its lines that fall on a set with too many. So it is with channels a multiple
-    of 1 KiB apart, such as those of 16x16 pixels, of which every fourth falls on the same set."""
+def _crowded_input(problem: Problem, machine: Machine, plan: Plan, entering: float) -> float:
+    """Bytes of input that come from L2, of which `entering` would if L1 kept any tile that fits.
+
+    Lines that fall on a set with too many come whenever a register tile reads them. So it is with
+    channels a multiple of 1 KiB apart, such as those of 16x16 pixels: every fourth falls on the
+    same set.
+    """
     cache, kernel, tile = machine.cache("L1"), plan.microkernel, plan.levels[-1].tile
     block = {dim: tile[dim] for dim in problem.input.dims}
     crowded = crowded_lines(problem.input, block, cache)
     if not crowded:
-        return 0.0
+        return entering
+    part = crowded / touched_lines(problem.input, block, cache)
     read = {dim: min(size, kernel.extent(dim)) for dim, size in block.items()}
     read |= {dim: block[dim] for dim in problem.reduction_dims if dim in block}
-    part = crowded / touched_lines(problem.input, block, cache)
-    lines = part * touched_lines(problem.input, read, cache)
     tiles = prod(-(-problem.extent(d) // kernel.extent(d)) for d in problem.parallel_dims)
     pieces = prod(-(-problem.extent(dim) // tile[dim]) for dim in problem.reduction_dims)
-    return float(cache.line * lines * tiles * pieces)
+    lines = touched_lines(problem.input, read, cache) * tiles * pieces
+    return max(entering, part * cache.line * lines + (1 - part) * entering)
 
 
 def evicted_again(problem: Problem, machine: Machine, plan: Plan) -> tuple[str, float]:
