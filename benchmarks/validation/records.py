@@ -45,10 +45,10 @@ class Subject:
 
     @property
     def key(self) -> str:
-        """What identifies the plan among those of the operator; `again` is one of its own."""
+        """What identifies the plan among those of the operator, today and in other trials; `again`
+        is one of its own. (The cache that it prefetches into is the same for all of a machine.)"""
         data = plan_data(self.plan)
-        if self.plan.prefetch == "L1":
-            del data["prefetch"]  # files that name plans by their keys are older than this field
+        del data["prefetch"]
         text = json.dumps([data, self.role == "again"], sort_keys=True)
         return sha256(text.encode()).hexdigest()[:12]
 

@@ -118,9 +118,11 @@ def test_the_reference_again_is_a_plan_of_its_own():
 
 
 def test_keys_are_those_of_files_that_have_them():
-    """Files name plans by their keys, so that these must stay what they were."""
+    """Files name plans by their keys, so that these must stay what they were, also where a machine
+    has learnt to prefetch into another cache since."""
     assert SUBJECT.key == "75e52f4a4b31"
-    assert Subject("R2", "sample", replace(PLAN, prefetch="L2")).key != SUBJECT.key
+    assert Subject("R2", "sample", replace(PLAN, prefetch="L2")).key == SUBJECT.key
+    assert Subject("R2", "sample", replace(PLAN, packing="none")).key != SUBJECT.key
 
 
 def test_final_passes_count_instead_of_first_rounds_and_remain_apart():
