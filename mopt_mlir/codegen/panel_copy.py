@@ -7,9 +7,10 @@ time; anything else goes element by element.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import prod
+from functools import partial
+from math import gcd, prod
 from typing import Any
 
 from mopt_mlir.codegen.builder import Builder
@@ -24,6 +25,14 @@ PREFETCH_BYTES = 256
 """How far ahead a row of weights is prefetched: the rows of a panel are too many streams for the
 hardware's prefetchers, and cold weights come at half the speed without. (Not those of a block that
 is prefetched while the one before is in use: then it costs more than it helps.)"""
+
+L1_ROUND_BYTES, L1_WAYS = 4096, 8
+"""How far apart lines on the same set of L1 lie, and how many of them it holds at least, on all
+x86-64 CPUs with AVX2."""
+
+STRETCH_BYTES = 16 << 10
+"""How much of a panel is filled while only some of its rows are read, where they crowd L1: half of
+it."""
 
 
 @dataclass(frozen=True)
@@ -170,25 +179,63 @@ def _copy_transposed(
 ) -> None:
     """Squares of `lanes` consecutive reduction points by `lanes` channels, transposed."""
     lanes, outer = copy.kernel.vector, copy.ranges[copy.panels.reduction[0]]
+    ends = tuple(end * flat.inner for end in outer.ends)
+    points = Range(outer.start * flat.inner, outer.size * flat.inner, outer.exact, ends)
+    columns = range(0, copy.panels.width, lanes)
 
-    def points(at: Index, count: int) -> None:
-        for lane in range(0, copy.panels.width, lanes):
+    def squares(some: Sequence[int], at: Index, count: int) -> None:
+        for lane in some:
             inside = max(0, min(lanes, valid - lane))
             _square(copy, flat, panel, first + lane, at, (lane, inside, count))
 
-    start = outer.start * flat.inner
-    if outer.exact:
-        length = outer.size * flat.inner
-        whole = length - length % lanes
-        if whole:
-            with copy.builder.loop("flat", start, [start + whole], lanes) as (at, *_):
-                points(at, lanes)
-        if length % lanes:
-            points(start + whole, length % lanes)
+    if len(columns) == 1 or not _crowd(copy):
+        _each_square(copy, points, partial(squares, columns))
         return
-    ends = [end * flat.inner for end in outer.ends]
-    with copy.builder.loop("flat", start, ends, lanes) as (at, *_):
-        _cut_square(copy, at, ends, points)
+
+    def stretch(part: Range) -> None:
+        for lane in columns:
+            _each_square(copy, part, partial(squares, [lane]))
+
+    size = _stretch(copy, points.size)
+    if size == points.size:
+        stretch(points)
+        return
+    with copy.builder.loop("stretch", points.start, points.ends, size) as (at, *_):
+        stretch(points.tile(at, size, points.depth))
+
+
+def _crowd(copy: PanelCopy) -> bool:
+    """Whether the rows of a panel, a multiple of 1 KiB apart as a rule, have more lines on the same
+    set of L1 than it has ways: then lines of a square are gone before the next square along the
+    rows reads the rest of them, and so is what was asked for ahead."""
+    tensor = copy.problem.weights
+    pitch = (tensor.step(copy.panels.channel) or 0) * tensor.element.size
+    return copy.panels.width * gcd(pitch, L1_ROUND_BYTES) > L1_ROUND_BYTES * L1_WAYS
+
+
+def _stretch(copy: PanelCopy, size: int) -> int:
+    """Of `size` reduction points, those that are copied of the channels of one square before those
+    of the next: as many as the panel has room for in L1, in equal parts, or else all."""
+    row = copy.panels.width * copy.problem.weights.element.size
+    parts = range(-(-size * row // STRETCH_BYTES), size // copy.kernel.vector + 1)
+    return next((size // n for n in parts if size % (n * copy.kernel.vector) == 0), size)
+
+
+def _each_square(copy: PanelCopy, points: Range, squares: Callable[[Index, int], None]) -> None:
+    """`squares(at, count)` for all `points`, `lanes` at a time, and for what is left over."""
+    builder, lanes, start = copy.builder, copy.kernel.vector, points.start
+    if points.exact:
+        rest = points.size % lanes
+        whole = points.size - rest
+        if whole:
+            with builder.loop("flat", start, [start + whole], lanes) as (at, *_):
+                squares(at, lanes)
+        if rest:
+            squares(start + whole, rest)
+        return
+    ends = list(points.ends)
+    with builder.loop("flat", start, ends, lanes) as (at, *_):
+        _cut_square(copy, at, ends, squares)
 
 
 def _square(

@@ -7,6 +7,7 @@ divide nothing included.
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import replace
 from math import prod
 
@@ -95,6 +96,11 @@ def _split(plan: Plan, problem: Problem) -> Plan:
 
 def with_plan(text: str, generator: random.Random, threads: int) -> str:
     """The module with a random plan attached to its convolution."""
+    return attached(text, lambda problem: random_plan(generator, problem, threads))
+
+
+def attached(text: str, plan_of: Callable[[Problem], Plan]) -> str:
+    """The module with the plan of its convolution attached to it."""
     mlir = bindings()
     with mlir.ir.Context(), mlir.ir.Location.unknown():
         module = mlir.ir.Module.parse(text)
@@ -105,7 +111,7 @@ def with_plan(text: str, generator: random.Random, threads: int) -> str:
             if op.operation.name.startswith("linalg.conv")
         )
         problem, _ = normalise(extract(operation, mlir).problem)
-        attach(operation, random_plan(generator, problem, threads), mlir)
+        attach(operation, plan_of(problem), mlir)
         return str(module)
 
 
@@ -157,3 +163,19 @@ def test_single_elements_are_never_cut_short() -> None:
     tap = pieces.tile(Index.of("tap"), 1, 2)
     assert tap.exact
     assert tap.ends == (Index.of("tap") + 1,)
+
+
+@pytest.mark.parametrize("packing", ["whole", "L2"])
+@pytest.mark.parametrize("c", [512, 320, 40, 1024])
+@pytest.mark.parametrize("k", [48, 41])
+def test_rows_that_crowd_the_cache(k: int, c: int, packing: str) -> None:
+    """Rows of 4 KiB, packed some at a time, in blocks that divide them and that do not."""
+    workload = Workload("crowded", k=k, h=2, w=3, c=1024, r=1, s=1)
+    kernel = Microkernel("k", VECTOR_BYTES // 4, {"k": 24 if VECTOR_BYTES < 64 else 48}, ("c",))
+    tile = {"k": k, "w": 6, "c": c}
+    plan = Plan("crowded", 1, kernel, (Level("L2", ("c", "k", "w"), tile),), {}, packing)
+    input_, weights, output = workload.operands(0)
+    text = attached(workload.mlir(), lambda _: plan)
+    mopt_mlir.compile(text, require_tiled=True)["conv"](input_, weights, output)
+    reference = workload.reference(input_, weights)
+    assert workload.error(output, reference, input_, weights) < 1
