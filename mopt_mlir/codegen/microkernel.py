@@ -120,15 +120,19 @@ def emit_microkernel(
     if panels is not None and panel is not None:
         ahead.append(PanelPrefetch.of(builder, panels, place.following, panel, ranges))
     prefetches = [prefetch for prefetch in ahead if prefetch is not None]
+    for prefetch in prefetches:
+        if prefetch.dim is None:
+            prefetch.emit(start)
     reduction = _Reduction(builder, problem, kernel, operands, place, panel, prefetches, tile)
     output.finish(reduction.emit(kernel.reduction, start, initial), reduced)
 
 
 class _Prefetch(Protocol):
-    """Asks for what is read later, at each step of the reduction loop over `dim`."""
+    """Asks for what is read later, at each step of the reduction loop over `dim`, or once before
+    all of them, if that is None."""
 
     @property
-    def dim(self) -> str: ...
+    def dim(self) -> str | None: ...
 
     def emit(self, point: Mapping[str, Index]) -> None: ...
 

@@ -59,24 +59,40 @@ class InputPrefetch:
     upcoming: NextInput | None
 
     @property
-    def dim(self) -> str:
-        """The loop that asks: around the run of taps along a row, or the only one."""
-        reduction = self.kernel.reduction
-        loops = [dim for dim in reduction if not self.ranges[dim].is_point]
-        around = [dim for dim in loops if dim != reduction[-1]] or loops
-        return around[-1] if around else ""
+    def dim(self) -> str | None:
+        """The loop that asks, in each of its steps: around the run of taps along a row, or the only
+        one. Where that is the run itself, it is asked for once, before it (None)."""
+        loops = self._loops
+        around = [dim for dim in loops if dim != self.kernel.reduction[-1]]
+        if not around:
+            around = [dim for dim in loops if dim not in self._run]
+        return around[-1] if around else None
+
+    @cached_property
+    def _loops(self) -> list[str]:
+        return [dim for dim in self.kernel.reduction if not self.ranges[dim].is_point]
+
+    @cached_property
+    def _run(self) -> frozenset[str]:
+        """The dims that move along a run of pixels in memory, if the input has such runs."""
+        tensor = self.problem.input
+        along = frozenset(tensor.axes[-1].dims)
+        is_run = tensor.strides[-1] == 1 and not along.isdisjoint(self.problem.parallel_dims)
+        return along if is_run else frozenset()
 
     def emit(self, point: Mapping[str, Index]) -> None:
         """Ask for it at `point`, which has the reduction dims whose loops are open; the others
         count with all that the register tile reads of them."""
+        if not self._loops:
+            return
         tensor, channel = self.problem.input, self.kernel.reduction[0]
         step = tensor.step(channel)
         if self._is_dense:
             self._next_pixels(point)
             return
-        pixels = set(self.problem.parallel_dims).intersection(tensor.axes[-1].dims)
-        is_run = bool(pixels) and tensor.strides[-1] == 1
-        if not is_run or step is None or step * tensor.element.size < SHORT_RUN_BYTES:
+        if step is None or step * tensor.element.size < SHORT_RUN_BYTES:
+            return
+        if not self._run:
             return
         taps = prod(self.ranges[dim].size for dim in self.kernel.reduction[1:])
         inner = [dim for dim in self.kernel.reduction if dim not in point]

@@ -102,6 +102,29 @@ func.func @one_row_of_taps(%input: memref<1x3x16x16xf32>, %weights: memref<16x3x
   return
 }
 
+// A single run of taps of one channel at a time: its lines are asked for once, before it.
+
+// CHECK-LABEL: func.func @single_run
+// CHECK:         affine.for %r_L1 = 0 to 3
+// CHECK:           affine.for %h =
+// CHECK-NOT:         affine.for
+// CHECK:             affine.prefetch %arg0[0, %c_L1, %h + %r_L1 + 2, 0], read
+// CHECK-NEXT:        affine.prefetch %arg0[0, %c_L1, %h + %r_L1 + 2, 15], read
+// CHECK-NEXT:        affine.for %s
+// CHECK-NOT:           affine.prefetch %arg0
+// CHECK:               vector.outerproduct
+func.func @single_run(%input: memref<1x3x16x16xf32>, %weights: memref<16x3x3x3xf32>,
+                      %output: memref<1x16x14x14xf32>) {
+  linalg.conv_2d_nchw_fchw {mopt.plan = {
+      machine = "znver5", threads = 1, packing = "whole",
+      microkernel = {lanes = "k", vector = 16, tile = {k = 16, w = 14}, reduction = ["c", "r", "s"]},
+      levels = [{name = "L1", order = ["k", "w", "s", "h", "c", "r"],
+                 tile = {k = 16, h = 2, w = 14, c = 1, r = 1, s = 3}}]}}
+    ins(%input, %weights : memref<1x3x16x16xf32>, memref<16x3x3x3xf32>)
+    outs(%output : memref<1x16x14x14xf32>)
+  return
+}
+
 // A loop over taps does not tell what is read next, as that has been read for the tap before.
 
 // CHECK-LABEL: func.func @taps_outside
