@@ -92,8 +92,8 @@ class Prediction:
 class Plan:
     """`levels` are outermost first and a subset of LEVELS in that order; `parallel` splits the
     outermost level's tile (e.g. `{"k": 2}`) between cores; `packing` is one of PACKINGS;
-    `nontemporal` stores of the output go past the caches; what later register tiles access is
-    asked for into `prefetch`, one of PREFETCH_LEVELS."""
+    `nontemporal` stores of the output go past the caches; output, and what later register tiles
+    read, is asked for into `prefetch`, one of PREFETCH_LEVELS."""
 
     machine: str
     threads: int

@@ -196,7 +196,8 @@ class AffineBuilder:
         self, memref: Any, indices: Sequence[Index], into: str = "L1", write: bool = False
     ) -> None:
         """Ask for the cache line of an element, which may lie outside of the memref, `into` a cache
-        and those around it."""
+        and those around it, perhaps to `write` to it. (That counts for L1 only: x86 has no such
+        prefetch into L2, so that LLVM would ask for it into L1.)"""
         map_, operands = self.map_of(indices)
         ir = self.ir
         i32, i1 = ir.IntegerType.get_signless(32), ir.IntegerType.get_signless(1)
@@ -204,7 +205,7 @@ class AffineBuilder:
             "affine.prefetch",
             operands=[memref, *operands],
             attributes={
-                "isWrite": ir.IntegerAttr.get(i1, int(write)),
+                "isWrite": ir.IntegerAttr.get(i1, int(write and into == "L1")),
                 "isDataCache": ir.IntegerAttr.get(i1, 1),
                 "localityHint": ir.IntegerAttr.get(i32, _LOCALITY[into]),
                 "map": ir.AffineMapAttr.get(map_),

@@ -103,7 +103,7 @@ def emit_microkernel(
     initial = output.initial(reduced)
     panels, panel = place.panels, None
     ahead: list[_Prefetch | None] = [
-        InputPrefetch(builder, problem, kernel, operands.input, ranges, sizes, place.upcoming.input)
+        InputPrefetch(builder, problem, kernel, operands.input, ranges, sizes, place.upcoming)
     ]
     if panels is not None:
         panel = panels.panel_of(builder, ranges)
@@ -113,7 +113,7 @@ def emit_microkernel(
         ahead.append(
             RowPrefetch.in_place(builder, problem, kernel, operands.weights, following, ranges)
         )
-    emit_output_prefetch(output, kernel, ranges, sizes, place.upcoming.output)
+    emit_output_prefetch(output, kernel, ranges, sizes, place.upcoming)
     if partials is not None and (along := nearest(problem.parallel_dims, ranges)):
         here = partials.tile(builder, start)
         partials.prefetch(builder, here, along, len(tile.vectors) * len(tile.scalars))

@@ -22,7 +22,7 @@ from mopt_mlir.codegen.packing import SCRATCH_ALIGNMENT, emit_packing, panel_sha
 from mopt_mlir.codegen.partials import Partials, partials_shape
 from mopt_mlir.codegen.place import Place, Ranges
 from mopt_mlir.codegen.ranges import Range, sizes_of
-from mopt_mlir.codegen.upcoming import Lookahead, NextBlock
+from mopt_mlir.codegen.upcoming import Lookahead, NextBlock, Upcoming
 from mopt_mlir.plan import Level, Plan
 from mopt_mlir.problem import Problem, Role
 
@@ -54,7 +54,8 @@ class Nest:
         self.builder.either(self.builder.aligned(output, size), streaming._emit, self._emit)
 
     def _emit(self) -> None:
-        place = Place({dim.name: Range.whole(dim.extent) for dim in self.problem.dims})
+        ranges = {dim.name: Range.whole(dim.extent) for dim in self.problem.dims}
+        place = Place(ranges, Upcoming(self.plan.prefetch))
         if self.constant_panels is not None:
             place = replace(place, panels=self._panels(self.constant_panels, place.ranges))
         elif self.plan.packing == "whole":

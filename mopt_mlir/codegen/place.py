@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from mopt_mlir.codegen.operands import Panels
@@ -24,11 +24,11 @@ class Place:
     `partials` knows how to use once a loop splits the reduction."""
 
     ranges: Ranges
+    upcoming: Upcoming
     panels: Panels | None = None
     scratch: Any = None
     stepped: tuple[str, int] | None = None
     following: NextWeights | None = None
-    upcoming: Upcoming = field(default_factory=Upcoming)
     sums: Any = None
     partials: Partials | None = None
 

@@ -25,6 +25,7 @@ from mopt_mlir.codegen.upcoming import (
     FMA_PER_CYCLE,
     LINE_BYTES,
     NextInput,
+    Upcoming,
     reach,
 )
 from mopt_mlir.plan import Microkernel
@@ -56,7 +57,7 @@ class InputPrefetch:
     memref: Any
     ranges: Mapping[str, Range]
     sizes: Mapping[str, int]
-    upcoming: NextInput | None
+    upcoming: Upcoming
 
     @property
     def dim(self) -> str | None:
@@ -99,10 +100,10 @@ class InputPrefetch:
         at = {**point, **{dim: self.ranges[dim].start for dim in inner}}
         lines = _lines(tensor, {**self.sizes, **{dim: self.ranges[dim].size for dim in inner}})
         is_short = taps * self.ranges[channel].size < SHORT_REDUCTION
-        into = "L1"
-        if self.upcoming is not None and (is_short or self._is_shared(self.upcoming)):
-            at[self.upcoming.dim] = at[self.upcoming.dim] + self.upcoming.step
-            lines = _part(self.builder, lines, self.ranges, self.upcoming)
+        into, later = "L1", self.upcoming.input
+        if later is not None and (is_short or self._is_shared(later)):
+            at[later.dim] = at[later.dim] + later.step
+            lines = _part(self.builder, lines, self.ranges, later)
             into = self.upcoming.into
         elif is_short:
             return

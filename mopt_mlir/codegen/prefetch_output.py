@@ -16,7 +16,7 @@ from mopt_mlir.codegen.accumulators import AccumulatorTile
 from mopt_mlir.codegen.index import Index
 from mopt_mlir.codegen.prefetch import last_offset, runs, steps_within
 from mopt_mlir.codegen.ranges import Range
-from mopt_mlir.codegen.upcoming import LINE_BYTES, NextOutput, Visits
+from mopt_mlir.codegen.upcoming import LINE_BYTES, Upcoming, Visits
 from mopt_mlir.plan import Microkernel
 
 OUTPUT_AHEAD_CYCLES = 700
@@ -29,7 +29,7 @@ def emit_output_prefetch(
     kernel: Microkernel,
     ranges: Mapping[str, Range],
     sizes: Mapping[str, int],
-    upcoming: NextOutput | None,
+    upcoming: Upcoming,
 ) -> None:
     """Ask for the output of the register tile of `sizes` at the start of `ranges`, in the only
     visit that finds it outside of the caches; where too few outer products come before the stores,
@@ -41,13 +41,12 @@ def emit_output_prefetch(
     start = dict(output.start)
     steps = prod(part.size for part in reduced.values())
     best = steps_within(OUTPUT_AHEAD_CYCLES, kernel)
-    shared, into = None, "L1"
-    if steps < best and upcoming is not None:
-        start[upcoming.dim] = start[upcoming.dim] + upcoming.step
-        into = upcoming.into
+    shared, later = None, upcoming.output
+    if steps < best and later is not None:
+        start[later.dim] = start[later.dim] + later.step
         # beside sums in scratch memory sharing does not help, some plans take 2 to 5% longer
-        if upcoming.visits is not None and output.partials is None:
-            shared = _Shared(output, sizes, upcoming.visits, ranges)
+        if later.visits is not None and output.partials is None:
+            shared = _Shared(output, sizes, later.visits, ranges)
     elif steps < best // 2:
         return
     if shared is not None:
@@ -58,7 +57,7 @@ def emit_output_prefetch(
         conditions = output.is_first(reduced)
 
     def emit() -> None:
-        _ask(output, into, *((start, sizes) if shared is None else shared.part(start)))
+        _ask(output, upcoming.into, *((start, sizes) if shared is None else shared.part(start)))
 
     if conditions:
         builder.branch(conditions, emit, lambda: None)

@@ -102,8 +102,7 @@ class NextWeights:
 class NextInput:
     """The input that is read after the current one: `step` further along `dim`.
 
-    `saves` is the part of the waiting for input that prefetches of it may save, `into` the cache
-    that they ask for.
+    `saves` is the part of the waiting for input that prefetches of it may save.
 
     Until then register tiles step along the output channels `channel`, if there are several, in
     steps of `unit`, `tiles` times: each of them can prefetch a part.
@@ -112,7 +111,6 @@ class NextInput:
     dim: str
     step: int
     saves: float
-    into: str
     channel: str | None = None
     unit: int = 1
     tiles: int = 1
@@ -134,21 +132,21 @@ class Visits:
 
 @dataclass(frozen=True)
 class NextOutput:
-    """The output that is written after the current one: `step` further along `dim`; `saves` and
-    `into` as of `NextInput`. Where the current one is visited several times until then, `visits`
-    are these."""
+    """The output that is written after the current one: `step` further along `dim`; `saves` as of
+    `NextInput`. Where the current one is visited several times until then, `visits` are these."""
 
     dim: str
     step: int
     saves: float
-    into: str
     visits: Visits | None = None
 
 
 @dataclass(frozen=True)
 class Upcoming:
-    """What is accessed after the current register tile or a few of them, as far as it is known."""
+    """What is accessed after the current register tile or a few of them, as far as it is known, and
+    the cache into which that, and the output of the current one, is asked for."""
 
+    into: str
     input: NextInput | None = None
     output: NextOutput | None = None
 
@@ -247,9 +245,10 @@ class Lookahead:
     def inside(self, outer: Upcoming, dim: str, ranges: Ranges, step: int) -> Upcoming:
         """What is accessed next inside a loop over `dim`, which goes through `ranges` in steps of
         `step`. `outer` was that outside of the loop."""
-        return Upcoming(
-            self._next_input(outer.input, dim, ranges, step),
-            self._next_output(outer.output, dim, ranges, step),
+        return replace(
+            outer,
+            input=self._next_input(outer.input, dim, ranges, step),
+            output=self._next_output(outer.output, dim, ranges, step),
         )
 
     def _next_input(
@@ -261,9 +260,7 @@ class Lookahead:
             return outer
         if dim in self.problem.input.dims:
             saves = self._saves(self.problem.input, INPUT, dim, ranges, step)
-            return (
-                NextInput(dim, step, saves, self.plan.prefetch) if saves > _saved(outer) else outer
-            )
+            return NextInput(dim, step, saves) if saves > _saved(outer) else outer
         if outer is None or outer.channel is not None:
             return outer
         unit = self.plan.microkernel.extent(dim)
@@ -278,7 +275,7 @@ class Lookahead:
         if dim not in self.problem.parallel_dims:
             return outer and replace(outer, visits=_visits(outer.visits, dim, ranges[dim], step))
         saves = self._saves(self.problem.output, OUTPUT, dim, ranges, step)
-        return NextOutput(dim, step, saves, self.plan.prefetch) if saves > _saved(outer) else outer
+        return NextOutput(dim, step, saves) if saves > _saved(outer) else outer
 
     def _saves(
         self, tensor: Tensor, foresight: Foresight, dim: str, ranges: Ranges, step: int

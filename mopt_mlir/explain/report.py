@@ -207,7 +207,7 @@ def _microkernel(explanation: Explanation) -> Section:
         ("lanes in use", units.percent(use.useful)),
         ("weights", _weights(explanation)),
         ("stores", "past the caches" if plan.nontemporal else "through the caches"),
-        ("prefetches", f"of what later register tiles access into {plan.prefetch}"),
+        ("prefetches", f"of output, and of what later register tiles read, into {plan.prefetch}"),
     )
     return Section("Microkernel", table=Table(("what", "how"), rows, text=(0, 1)))
 

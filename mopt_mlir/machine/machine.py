@@ -57,8 +57,8 @@ class Machine:
     read first and written back later; `dram_stream_bandwidth` the same for non-temporal stores,
     which pass the caches by.
 
-    `prefetch_into` is the cache into which generated code asks for what later register tiles
-    access, one of PREFETCH_LEVELS.
+    `prefetch_into` is the cache into which generated code asks for output and for what later
+    register tiles read, one of PREFETCH_LEVELS.
     """
 
     name: str

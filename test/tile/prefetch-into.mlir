@@ -1,10 +1,11 @@
 // RUN: mopt-opt --mopt-tile="machine=znver5" %s | FileCheck %s
 
 // What later register tiles access is asked for into the cache that the plan names, here L2: where
-// it is read much later, it would drive out of L1 what is used now.
+// it is read much later, it would drive out of L1 what is used now. There is no instruction that
+// would ask for it into L2 for writing.
 
 // CHECK-LABEL: func.func @later_tiles
-// CHECK:         affine.prefetch %arg2{{.*}}, write, locality<2>
+// CHECK:         affine.prefetch %arg2{{.*}}, read, locality<2>
 // CHECK-NOT:     locality<3>
 // CHECK:         affine.prefetch %arg0[0, %{{.+}}, %h + %{{.+}} + 1, %w], read, locality<2>
 // CHECK-NOT:     locality<3>
@@ -34,11 +35,11 @@ func.func @next_panel(%input: memref<1x128x8x16xf32>, %weights: memref<64x128x3x
   return
 }
 
-// What the same register tile reads a few steps later goes to L1 all the same, and so does the
-// output that it writes itself.
+// So does the output of the same register tile; what it reads a few steps later goes to L1 all the
+// same.
 
 // CHECK-LABEL: func.func @later_channel
-// CHECK:         affine.prefetch %arg2{{.*}}, write, locality<3>
+// CHECK:         affine.prefetch %arg2{{.*}}, read, locality<2>
 // CHECK:         affine.for %[[C:c.+]] = 0 to 72 iter_args
 // CHECK-NOT:     locality<2>
 // CHECK:         affine.prefetch %arg0[0, %[[C]] {{.*}}], read, locality<3>

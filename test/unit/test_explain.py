@@ -377,8 +377,14 @@ def test_text_has_each_part(solved: Explanation) -> None:
     ("change", "line"),
     [
         ({"nontemporal": False}, "stores           through the caches"),
-        ({"prefetch": "L1"}, "prefetches       of what later register tiles access into L1"),
-        ({"prefetch": "L2"}, "prefetches       of what later register tiles access into L2"),
+        (
+            {"prefetch": "L1"},
+            "prefetches       of output, and of what later register tiles read, into L1",
+        ),
+        (
+            {"prefetch": "L2"},
+            "prefetches       of output, and of what later register tiles read, into L2",
+        ),
     ],
 )
 def test_text_says_where_stores_and_prefetches_go(change: dict[str, Any], line: str) -> None:
