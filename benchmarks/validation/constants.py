@@ -81,7 +81,7 @@ def constant_rows() -> Rows:
             "confirmed with own plans of Table 1 and the test set, Zen 4 and Zen 5",
         ],
         [
-            "the cache that later tiles ask for their lines into, on Zen 4",
+            "the cache that output and the input of later tiles are asked for into, on Zen 4",
             zen4.prefetch_into,
             "own plans of all three sets there",
         ],
