@@ -70,6 +70,7 @@ def extract(operation: Any, bindings: Bindings) -> Convolution:
     linalg = bindings.linalg
     if not linalg.isa_convolution_op(operation):
         raise UnsupportedError("it is not a convolution")
+    _check_place(operation, bindings)
     _check_body(operation)
     if len(operation.operands) != 3:
         raise UnsupportedError("it has other operands than input, weights and output")
@@ -170,6 +171,19 @@ def _merge(groups: tuple[tuple[int, ...], ...], i: int) -> tuple[tuple[int, ...]
 def _drop_axis(tensor: Tensor, i: int) -> Tensor:
     axes = tensor.axes[:i] + tensor.axes[i + 1 :]
     return replace(tensor, axes=axes, strides=tensor.strides[:i] + tensor.strides[i + 1 :])
+
+
+def _check_place(operation: Any, bindings: Bindings) -> None:
+    """In a module of functions: others, such as one of kernels for a GPU, do not let in globals and
+    functions of ours."""
+    parent = operation.parent
+    while parent is not None and parent.operation.name != "builtin.module":
+        try:
+            bindings.ir.SymbolTable(parent.operation)
+        except TypeError:
+            parent = parent.operation.parent
+            continue
+        raise UnsupportedError(f"it is in a {parent.operation.name}")
 
 
 def _check_body(operation: Any) -> None:

@@ -16,13 +16,21 @@ from mopt_mlir.problem import Problem, Role
 class Initializer:
     """What the output holds before the convolution accumulates into it.
 
-    `operation` wrote it; `fill` is the scalar it filled with, or `bias` a one-dimensional operand
-    that it broadcast along every dim but the output channel.
+    `operation` wrote it: it filled it with a scalar, or, if `has_bias`, it broadcast a
+    one-dimensional operand along every dim but the output channel. Which value that is, is read off
+    the operation when asked for, as its operands are replaced where what produces them is.
     """
 
     operation: Any
-    fill: Any = None
-    bias: Any = None
+    has_bias: bool = False
+
+    @property
+    def fill(self) -> Any:
+        return None if self.has_bias else self.operation.operands[0]
+
+    @property
+    def bias(self) -> Any:
+        return self.operation.operands[0] if self.has_bias else None
 
 
 def initializer_of(
@@ -80,18 +88,18 @@ def _initializer(
 ) -> Initializer | None:
     """`writer` as a fill, or as a broadcast of a vector over the output channel, or None."""
     if writer.name == "linalg.fill":
-        return Initializer(writer, fill=writer.operands[0])
+        return Initializer(writer)
     axes = _broadcast_axes(writer, bindings)
     if axes is None:
         return None
     source = writer.operands[0]
     if not isinstance(source.type, bindings.ir.ShapedType):
-        return Initializer(writer, fill=source)
+        return Initializer(writer)
     k = problem.by_role(Role.OUT_CHANNEL)
     channel = [i for i, axis in enumerate(problem.output.axes) if k and axis.dims == k]
-    if not channel or axes != channel or _may_share_memory(source, output, bindings):
+    if not channel or axes != channel or not _has_strides(source.type, bindings):
         return None
-    return Initializer(writer, bias=source)
+    return None if _may_share_memory(source, output, bindings) else Initializer(writer, True)
 
 
 def _broadcast_axes(writer: Any, bindings: Bindings) -> list[int] | None:
@@ -116,6 +124,17 @@ def _broadcast_axes(writer: Any, bindings: Bindings) -> list[int] | None:
     if not all(isinstance(loop, ir.AffineDimExpr) for loop in loops):
         return None
     return [loop.position for loop in loops]
+
+
+def _has_strides(type_: Any, bindings: Bindings) -> bool:
+    """Whether elements lie at a fixed distance, as in anything but a memref with another layout."""
+    if isinstance(type_, bindings.ir.RankedTensorType):
+        return True
+    try:
+        type_.get_strides_and_offset()
+    except (ValueError, RuntimeError):
+        return False
+    return True
 
 
 def _may_share_memory(bias: Any, output: Any, bindings: Bindings) -> bool:

@@ -66,7 +66,7 @@ class InputPrefetch:
         loops = self._loops
         around = [dim for dim in loops if dim != self.kernel.reduction[-1]]
         if not around:
-            around = [dim for dim in loops if dim not in self._run]
+            around = [dim for dim in loops if self._is_dense or dim not in self._run]
         return around[-1] if around else None
 
     @cached_property

@@ -96,14 +96,26 @@ def _hoist_allocas(module: Any) -> None:
     """Move stack buffers of static size out of loops, up to the function or the OpenMP region.
 
     In a loop each iteration would take new stack; in the body of an OpenMP loop they would keep a
-    `memref.alloca_scope` alive, which cannot hold the branches that loops are lowered to.
+    `memref.alloca_scope` alive, which cannot hold the branches that loops are lowered to. Those that
+    a later iteration may still read stay: it has another one of its own.
     """
     for alloca in find(module, "memref.alloca"):
-        if not len(alloca.operands):
+        if not len(alloca.operands) and not _is_passed_on(alloca.result):
             scope = alloca.parent.operation
             while scope.name not in ("func.func", "omp.parallel"):
                 scope = scope.parent.operation
             alloca.move_before(scope.regions[0].blocks[0].operations[0])
+
+
+def _is_passed_on(buffer: Any) -> bool:
+    """Whether a block ends with handing `buffer`, or a view of it, on to what comes next."""
+    for use in buffer.uses:
+        user = use.owner.operation
+        if user.name in ("scf.yield", "scf.condition") or user.name.startswith("cf."):
+            return True
+        if any(str(view.type).startswith("memref") and _is_passed_on(view) for view in user.results):
+            return True
+    return False
 
 
 def _inline_scopes(module: Any) -> None:

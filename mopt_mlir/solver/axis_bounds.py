@@ -16,9 +16,9 @@ from mopt_mlir.solver.walk import Floats, Ints, touched
 Facet = tuple[float, float]
 """`(slope, offset)`, both at least 0: tiles of `n` points bring in `slope * n + offset` or more."""
 
-LONG_FILTER = 64
-"""Of more filter points all ways to cut them take too long to look at: elements count, and not what
-their lines hold beside them."""
+LONG_FILTER, LONG_WORK = 64, 1 << 28
+"""Of more filter points, or where the ways to cut them for all pieces and sizes of tiles are more,
+all of them take too long to look at: elements count, and not what their lines hold beside them."""
 
 
 @lru_cache(maxsize=512)
@@ -32,7 +32,7 @@ def of_tile(part: MemoryAxis, taps: int) -> Floats:
 def of_tile_or_more(part: MemoryAxis, taps: int) -> Floats:
     """The same for at least so many filter points: a tile that spans the axis may occupy less than
     one with fewer, as it runs on into the next row."""
-    if part.taps > LONG_FILTER:
+    if _is_long(part):
         return _elements(part, taps)
     return np.asarray(np.min([of_tile(part, n) for n in range(taps, part.taps + 1)], axis=0))
 
@@ -40,13 +40,17 @@ def of_tile_or_more(part: MemoryAxis, taps: int) -> Floats:
 @lru_cache(maxsize=512)
 def of_pieces(part: MemoryAxis, most: int) -> Floats:
     """The same for the whole filter in pieces of at most `most` points, cut in the best way."""
-    if part.taps > LONG_FILTER:  # the more points in a piece, the less each of them brings in
+    if _is_long(part):  # the more points in a piece, the less each of them brings in
         return part.taps / most * _elements(part, most)
     least = [np.zeros(part.points)]
     for taps in range(1, part.taps + 1):
         ends = range(1, min(taps, most) + 1)
         least.append(np.min([least[taps - end] + of_tile(part, end) for end in ends], axis=0))
     return least[-1]
+
+
+def _is_long(part: MemoryAxis) -> bool:
+    return part.taps > LONG_FILTER or part.taps**3 * part.points > LONG_WORK
 
 
 def _elements(part: MemoryAxis, taps: int) -> Floats:

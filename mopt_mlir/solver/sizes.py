@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from itertools import pairwise
 from math import ceil, isqrt
 
 import numpy as np
@@ -69,13 +68,15 @@ def _with_less(
 ) -> list[int]:
     """`sizes`, and between each and the next those multiples of `unit` whose value is less than
     that of any smaller one there (or no more). `values` are of 1, 2, ... units."""
-    starts = [-(-size // unit) - 1 for size in sizes]
-    found = set(sizes)
-    for first, end in pairwise([*starts, len(values)]):
-        least, own = np.minimum.accumulate(values[first:end])[:-1], values[first + 1 : end]
-        better = np.flatnonzero(own <= least if or_as_much else own < least) + first + 1
-        found.update(min(extent, (int(at) + 1) * unit) for at in better)
-    return sorted(found)
+    starts = np.zeros(len(values), int)
+    starts[[-(-size // unit) - 1 for size in sizes]] = 1
+    part = np.cumsum(starts)
+    # each part lies below the one before it, so that a running minimum starts anew there
+    lowered = values - part * (int(values.max()) - int(values.min()) + 1)
+    least, own = np.minimum.accumulate(lowered)[:-1], lowered[1:]
+    better = np.flatnonzero((own <= least if or_as_much else own < least) & (part[1:] == part[:-1]))
+    inside = better[part[better] > 0] + 1
+    return sorted({*sizes, *np.minimum(extent, (inside + 1) * unit).tolist()})
 
 
 def largest_of(sizes: Sequence[int], extent: int, unit: int) -> list[int]:

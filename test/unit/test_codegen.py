@@ -21,7 +21,15 @@ from mopt_mlir.codegen.index import Index
 from mopt_mlir.codegen.ranges import Range
 from mopt_mlir.extract import extract, normalise
 from mopt_mlir.machine import host
-from mopt_mlir.plan import LEVELS, MOST_ACCUMULATORS, Level, Microkernel, Plan
+from mopt_mlir.plan import (
+    LEVELS,
+    MOST_ACCUMULATORS,
+    PREFETCH_LEVELS,
+    Level,
+    Microkernel,
+    Plan,
+    streams_whole_vectors,
+)
 from mopt_mlir.plan_attribute import attach
 from mopt_mlir.problem import Problem
 
@@ -70,6 +78,11 @@ def random_plan(generator: random.Random, problem: Problem, threads: int) -> Pla
         [*(["none"] if in_place else []), "whole", *(v.name for v in levels)]
     )
     plan = Plan("random", threads, kernel, tuple(levels), {}, packing)
+    plan = replace(
+        plan,
+        nontemporal=streams_whole_vectors(problem.output, kernel) and generator.random() < 0.3,
+        prefetch=generator.choice(PREFETCH_LEVELS),
+    )
     if threads > 1:
         dim = generator.choice(problem.parallel_dims)
         plan = _split(replace(plan, parallel={dim: threads}), problem)
@@ -136,6 +149,20 @@ def test_nothing_to_reduce(seed: int, h: int) -> None:
     """One tap of one channel; with a single pixel only output channels are left."""
     generator = random.Random(seed)
     workload = Workload("scale", k=1 + 7 * seed, h=h, w=h, c=1, r=1, s=1)
+    text = with_plan(workload.mlir(), generator, 1)
+    input_, weights, output = workload.operands(seed)
+    mopt_mlir.compile(text, require_tiled=True)["conv"](input_, weights, output)
+    reference = workload.reference(input_, weights)
+    assert workload.error(output, reference, input_, weights) < 1
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("h", [1, 3])
+def test_patches(seed: int, h: int) -> None:
+    """One channel, and filters as wide as their stride: taps and pixels are one run of memory."""
+    generator = random.Random(seed)
+    s = 2 + 7 * (seed % 3)
+    workload = Workload("patches", k=24, h=h, w=37, c=1, r=1, s=s, strides=(1, s))
     text = with_plan(workload.mlir(), generator, 1)
     input_, weights, output = workload.operands(seed)
     mopt_mlir.compile(text, require_tiled=True)["conv"](input_, weights, output)

@@ -17,11 +17,14 @@ def convolution(text: str, package: str = "mlir") -> Convolution:
     context = mlir.ir.Context()
     with context, mlir.ir.Location.unknown():
         module = mlir.ir.Module.parse(text)
-        operations: list[Any] = [
-            op.operation
-            for op in module.body.operations[0].regions[0].blocks[0].operations
-            if op.operation.name.startswith("linalg.")
-        ]
+        operations: list[Any] = []
+
+        def visit(operation: Any) -> Any:
+            if operation.name.startswith("linalg.") and operation.name != "linalg.yield":
+                operations.append(operation)
+            return mlir.ir.WalkResult.ADVANCE
+
+        module.operation.walk(visit)
         found = extract(operations[-1], mlir)
     KEPT.append((module, context))
     return found
@@ -133,6 +136,14 @@ def test_unsupported(text: str, reason: str) -> None:
         convolution(text)
 
 
+def test_modules_of_another_kind() -> None:
+    inside = nchw("memref<1x3x6x6xf32>", "memref<4x3x3x3xf32>", "memref<1x4x4x4xf32>")
+    kernel = inside.replace("func.func", "gpu.func").replace("return", "gpu.return")
+    with pytest.raises(UnsupportedError, match=r"it is in a gpu\.module"):
+        convolution(f"gpu.module @kernels {{ {kernel} }}")
+    assert convolution(f"module {{ {inside} }}").problem.extent("k") == 4
+
+
 def generic(product: str, total: str, result: str) -> str:
     """A row of pixels, with a body of two operations whose operands are given, and their type."""
     return f"""func.func @f(%x: memref<10xf32>, %w: memref<3xf32>, %o: memref<8xf32>, %v: f32) {{
@@ -241,6 +252,12 @@ def test_no_context_is_needed_to_find_a_bias() -> None:
     again = extract(found.operation, bindings())
     assert again.initializer is not None
     assert str(again.initializer.bias.type) == "memref<8xf32>"
+
+
+def test_a_bias_whose_elements_lie_anywhere_stays() -> None:
+    source = bias = "memref<8xf32, affine_map<(i) -> (i mod 4)>>"
+    before = f"%r = memref.alloc() : {source}"
+    assert initialized(broadcast("%r", bias), before=before).initializer is None
 
 
 def test_an_operation_without_inputs_initializes_nothing() -> None:

@@ -332,6 +332,27 @@ def test_a_fill_that_is_written_over_in_a_region() -> None:
     close(output, expected)
 
 
+def test_a_bias_that_a_convolution_computes() -> None:
+    row, taps, image, filters = random_arrays((18,), (3,), (1, 4, 9, 9), (16, 4, 3, 3))
+    exe = mopt_mlir.compile(
+        """func.func @conv(%row: tensor<18xf32>, %taps: tensor<3xf32>, %a: tensor<1x4x9x9xf32>,
+                %f: tensor<16x4x3x3xf32>) -> tensor<1x16x7x7xf32> {
+  %zero = arith.constant dense<0.0> : tensor<16xf32>
+  %bias = linalg.conv_1d ins(%row, %taps : tensor<18xf32>, tensor<3xf32>)
+    outs(%zero : tensor<16xf32>) -> tensor<16xf32>
+  %empty = tensor.empty() : tensor<1x16x7x7xf32>
+  %init = linalg.broadcast ins(%bias : tensor<16xf32>) outs(%empty : tensor<1x16x7x7xf32>)
+    dimensions = [0, 2, 3]
+  %x = linalg.conv_2d_nchw_fchw ins(%a, %f : tensor<1x4x9x9xf32>, tensor<16x4x3x3xf32>)
+    outs(%init : tensor<1x16x7x7xf32>) -> tensor<1x16x7x7xf32>
+  return %x : tensor<1x16x7x7xf32>
+}""",
+        require_tiled=True,
+    )
+    bias = np.correlate(row.astype(np.float64), taps.astype(np.float64), "valid")
+    close(exe["conv"](row, taps, image, filters), nchw_reference(image, filters) + bias[:, None, None])
+
+
 @pytest.mark.parametrize("layout", ["nchw", "nhwc"])
 def test_bias_on_tensors(layout: str) -> None:
     image, filters, bias = random_arrays((1, 4, 9, 9), (21, 4, 3, 3), (21,))

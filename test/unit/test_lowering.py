@@ -290,6 +290,33 @@ def test_a_parallel_loop_with_buffers_of_its_own(threads):
     np.testing.assert_array_equal(b, a[:, 3])
 
 
+def test_a_buffer_that_the_next_iteration_reads():
+    """What is written into the next one must not be the same memory."""
+    function = compile(
+        """func.func @f(%a: memref<4xf32>, %b: memref<4xf32>) {
+          %zero = arith.constant 0 : index
+          %one = arith.constant 1 : index
+          %three = arith.constant 3 : index
+          %four = arith.constant 4 : index
+          %last = scf.for %i = %zero to %three step %one iter_args(%old = %a) -> memref<4xf32> {
+            %new = memref.alloca() : memref<4xf32>
+            scf.for %j = %zero to %four step %one {
+              %k = arith.subi %three, %j : index
+              %x = memref.load %old[%k] : memref<4xf32>
+              memref.store %x, %new[%j] : memref<4xf32>
+            }
+            scf.yield %new : memref<4xf32>
+          }
+          memref.copy %last, %b : memref<4xf32> to memref<4xf32>
+          return
+        }""",
+        passes=NO_TILING,
+    )["f"]
+    a, b = np.arange(4, dtype=F32), np.zeros(4, F32)
+    function(a, b)
+    np.testing.assert_array_equal(b, a[::-1])
+
+
 @pytest.mark.parametrize("kind", ["dense", "resource", "splat", "global"])
 def test_large_constants(kind):
     count = 5000
