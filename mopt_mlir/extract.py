@@ -96,6 +96,7 @@ def extract(operation: Any, bindings: Bindings) -> Convolution:
 def normalise(problem: Problem) -> tuple[Problem, Groups]:
     """The same problem without dims of extent 1, and with image dims fused where that is exact.
 
+    A last axis of a single element is a part of the one before it, along which vectors may run then.
     Neighbouring output dims whose points lie one after the other in input and output and which the
     weights do not use (the pixels of a 1x1 convolution of stride 1) become one dim. Returns the new
     problem and, per tensor name, which old axes make up each new axis. A problem always keeps `k`,
@@ -113,11 +114,23 @@ def normalise(problem: Problem) -> tuple[Problem, Groups]:
         )
         return replace(tensor, axes=axes)
 
-    problem = Problem(kept, *(restrict(tensor) for tensor in problem.tensors))
-    groups: Groups = {t.name: tuple((i,) for i in range(len(t.axes))) for t in problem.tensors}
+    found = [_without_single(restrict(tensor)) for tensor in problem.tensors]
+    problem = Problem(kept, *(tensor for tensor, _ in found))
+    groups: Groups = {tensor.name: merged for tensor, merged in found}
     while (fused := _fuse_once(problem, groups)) is not None:
         problem, groups = fused
     return problem, groups
+
+
+def _without_single(tensor: Tensor) -> tuple[Tensor, tuple[tuple[int, ...], ...]]:
+    """`tensor` with last axes of a single element made a part of the one before them, and which of
+    its axes make up each one that is left."""
+    groups = tuple((i,) for i in range(len(tensor.axes)))
+    while (last := len(tensor.axes) - 1) > 0:
+        if tensor.axes[last].terms or tensor.strides[last] is None:
+            break
+        tensor, groups = _drop_axis(tensor, last), _merge(groups, last - 1)
+    return tensor, groups
 
 
 def _fuse_once(problem: Problem, groups: Groups) -> tuple[Problem, Groups] | None:
@@ -276,7 +289,7 @@ def _problem(operation: Any, types: list[Any], element: ElementType, bindings: B
     return Problem(
         dims,
         *(
-            Tensor(name, element, tuple(axes), _strides(type_, bindings))
+            Tensor(name, element, tuple(axes), _strides(type_, axes, extents, bindings))
             for name, axes, type_ in zip(("input", "weights", "output"), forms, types, strict=True)
         ),
     )
@@ -321,9 +334,21 @@ def _extents(forms: list[list[LinearForm]], types: list[Any]) -> dict[str, int]:
     return extents
 
 
-def _strides(type_: Any, bindings: Bindings) -> tuple[int | None, ...]:
-    """Those of a `Tensor`: strides that are not known, and those that nobody need know. Plans count
-    on strides that go forward, and on those of rows that lie apart."""
+def _strides(
+    type_: Any, axes: list[LinearForm], extents: dict[str, int], bindings: Bindings
+) -> tuple[int | None, ...]:
+    """Those of a `Tensor` with `axes`; None where they are not known, and where nobody need know
+    them: on an axis of several elements of which only the first is used."""
+    used = [any(extents[dim] > 1 for dim in axis.dims) for axis in axes]
+    return tuple(
+        stride if moves or type_.shape[i] == 1 else None
+        for i, (stride, moves) in enumerate(zip(_steps(type_, bindings), used, strict=True))
+    )
+
+
+def _steps(type_: Any, bindings: Bindings) -> tuple[int | None, ...]:
+    """From one element to the next on each axis, if it is known. Plans count on steps that go
+    forward, and on those of rows that lie apart."""
     ir = bindings.ir
     if isinstance(type_, ir.RankedTensorType):
         strides: list[int | None] = []

@@ -5,6 +5,7 @@
 
 // CHECK-LABEL: func.func @pointwise
 // CHECK-SAME:    %[[IN:.+]]: memref<1x24x10x8xf32>, %[[W:.+]]: memref<6x24x1x1xf32>, %[[OUT:.+]]: memref<1x6x10x8xf32>
+// CHECK:         %[[V:.+]] = memref.collapse_shape %[[W]] {{\[\[}}0], [1, 2, 3]]
 // CHECK:         %[[X:.+]] = memref.collapse_shape %[[IN]] {{\[\[}}0], [1], [2, 3]]
 // CHECK:         %[[Y:.+]] = memref.collapse_shape %[[OUT]]
 // CHECK-NOT:     memref.alloc
@@ -13,7 +14,7 @@
 // CHECK:           affine.vector_load %[[Y]]
 // CHECK:           affine.for %c{{.*}} = 0 to 24 iter_args
 // CHECK:             affine.vector_load %[[X]][0, %{{.+}}, %w]
-// CHECK:             affine.load %[[W]]
+// CHECK:             affine.load %[[V]]
 // CHECK-COUNT-6:     vector.outerproduct
 // CHECK:           affine.vector_store {{.*}} %[[Y]]
 func.func @pointwise(%input: memref<1x24x10x8xf32>, %weights: memref<6x24x1x1xf32>,

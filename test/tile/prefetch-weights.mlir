@@ -194,8 +194,8 @@ func.func @too_many_rows(%input: memref<1x16x5x16xf32>, %weights: memref<128x16x
 // CHECK:           affine.for %w = 0 to 64 step 16
 // CHECK:             %[[ROW:.+]] = affine.apply #[[PART]](%w)
 // CHECK:             affine.for %[[C:c.+]] = 0 to 2048 iter_args
-// CHECK:               affine.prefetch %arg1[%k + %[[ROW]] + 4, %[[C]], 0, 0], read, locality<3>
-// CHECK-NOT:           affine.prefetch %arg1
+// CHECK:               affine.prefetch %weights[%k + %[[ROW]] + 4, %[[C]]], read, locality<3>
+// CHECK-NOT:           affine.prefetch %weights
 // CHECK:               vector.outerproduct
 func.func @next_rows(%input: memref<1x2048x1x64xf32>, %weights: memref<64x2048x1x1xf32>,
                      %output: memref<1x64x1x64xf32>) {
@@ -212,7 +212,7 @@ func.func @next_rows(%input: memref<1x2048x1x64xf32>, %weights: memref<64x2048x1
 // Rows of the same tile of L2 are there already when they are read again.
 
 // CHECK-LABEL: func.func @rows_in_l2
-// CHECK-NOT:     affine.prefetch %arg1
+// CHECK-NOT:     affine.prefetch %weights
 // CHECK:         return
 func.func @rows_in_l2(%input: memref<1x2048x1x64xf32>, %weights: memref<64x2048x1x1xf32>,
                      %output: memref<1x64x1x64xf32>) {
@@ -233,7 +233,7 @@ func.func @rows_in_l2(%input: memref<1x2048x1x64xf32>, %weights: memref<64x2048x
 // CHECK:         affine.for %k_L2 = 0 to 64 step 32
 // CHECK:           affine.for %[[K:k.*]] = #{{.+}}(%k_L2) to
 // CHECK:             affine.for %w = 0 to 64 step 16
-// CHECK:               affine.prefetch %arg1[%[[K]] + %{{.+}} + 4, %{{.+}}, 0, 0], read, locality<3>
+// CHECK:               affine.prefetch %weights[%[[K]] + %{{.+}} + 4, %{{.+}}], read, locality<3>
 func.func @rows_read_once(%input: memref<1x2048x1x64xf32>, %weights: memref<64x2048x1x1xf32>,
                           %output: memref<1x64x1x64xf32>) {
   linalg.conv_2d_nchw_fchw {mopt.plan = {
@@ -254,8 +254,8 @@ func.func @rows_read_once(%input: memref<1x2048x1x64xf32>, %weights: memref<64x2
 // CHECK:         affine.for %k = 0 to 64 step 4
 // CHECK:           affine.for %[[C:c.+]] = 0 to 2048 iter_args
 // CHECK:             %[[ROW:.+]] = affine.apply #[[TURN]](%[[C]])
-// CHECK:             affine.prefetch %arg1[%k + %[[ROW]] + 4, %[[C]], 0, 0], read, locality<3>
-// CHECK-NOT:         affine.prefetch %arg1
+// CHECK:             affine.prefetch %weights[%k + %[[ROW]] + 4, %[[C]]], read, locality<3>
+// CHECK-NOT:         affine.prefetch %weights
 // CHECK:             vector.outerproduct
 func.func @rows_of_one_tile(%input: memref<1x2048x1x64xf32>, %weights: memref<64x2048x1x1xf32>,
                             %output: memref<1x64x1x64xf32>) {
@@ -272,7 +272,7 @@ func.func @rows_of_one_tile(%input: memref<1x2048x1x64xf32>, %weights: memref<64
 // Three multiply-adds per step leave no room for a prefetch.
 
 // CHECK-LABEL: func.func @no_room_for_rows
-// CHECK-NOT:     affine.prefetch %arg1
+// CHECK-NOT:     affine.prefetch %weights
 // CHECK:         return
 func.func @no_room_for_rows(%input: memref<1x2048x1x64xf32>, %weights: memref<64x2048x1x1xf32>,
                      %output: memref<1x64x1x64xf32>) {

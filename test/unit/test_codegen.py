@@ -170,6 +170,26 @@ def test_patches(seed: int, h: int) -> None:
     assert workload.error(output, reference, input_, weights) < 1
 
 
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(
+    "workload",
+    [
+        Workload("column", k=9, h=50, w=1, c=5, r=3, s=1),
+        Workload("every other row", k=9, h=50, w=1, c=5, r=1, s=1, strides=(2, 2)),
+        Workload("pointwise column", k=9, h=50, w=1, c=5, r=1, s=1),
+        Workload("one channel", k=9, h=5, w=40, c=1, r=3, s=3, layout="nhwc_hwcf"),
+        Workload("one channel to one", k=1, h=5, w=40, c=1, r=3, s=3, layout="nhwc_fhwc"),
+    ],
+    ids=lambda workload: workload.name,
+)
+def test_last_axes_of_one_element(workload: Workload, seed: int) -> None:
+    text = with_plan(workload.mlir(), random.Random(seed), 1)
+    input_, weights, output = workload.operands(seed)
+    mopt_mlir.compile(text, require_tiled=True)["conv"](input_, weights, output)
+    reference = workload.reference(input_, weights)
+    assert workload.error(output, reference, input_, weights) < 1
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_constant_weights(seed: int) -> None:
     (workload,) = random_workloads(1, 500 + seed)

@@ -106,6 +106,25 @@ def test_batch_fuses_too_where_pixels_follow_it() -> None:
     assert groups["output"] == ((0, 1, 2), (3,))
 
 
+def test_last_axes_of_one_element_are_part_of_the_one_before() -> None:
+    column = nchw("memref<1x3x9x1xf32>", "memref<4x3x3x1xf32>", "memref<1x4x7x1xf32>")
+    problem, groups = normalise(convolution(column).problem)
+    assert problem.input.runs_along("h")
+    assert problem.output.runs_along("h")
+    assert groups["output"] == ((0,), (1,), (2, 3))
+    assert groups["weights"] == ((0,), (1,), (2, 3))
+
+
+def test_axes_of_which_one_element_is_used_stay() -> None:
+    """The second column of the input is there, though no pixel of the output reads it."""
+    stride = "{strides = dense<2> : tensor<2xi64>, dilations = dense<1> : tensor<2xi64>}"
+    types = "memref<1x3x9x2xf32>", "memref<4x3x3x1xf32>", "memref<1x4x4x1xf32>"
+    problem, groups = normalise(convolution(nchw(*types, stride)).problem)
+    assert not problem.input.runs_along("h")
+    assert problem.output.runs_along("h")
+    assert groups["input"] == ((0,), (1,), (2,), (3,))
+
+
 @pytest.mark.parametrize("change", [{"stride": 2}, {"r": 2}])
 def test_no_fusion_where_pixels_do_not_follow_each_other(change: dict[str, int]) -> None:
     sizes = {"k": 8, "h": 5, "w": 7, "c": 4, "r": 1, "s": 1, **change}
