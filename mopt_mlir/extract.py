@@ -96,7 +96,7 @@ def extract(operation: Any, bindings: Bindings) -> Convolution:
 def normalise(problem: Problem) -> tuple[Problem, Groups]:
     """The same problem without dims of extent 1, and with image dims fused where that is exact.
 
-    A last axis of a single element is a part of the one before it, along which vectors may run then.
+    A last axis of a single element is part of the one before it, along which vectors may run then.
     Neighbouring output dims whose points lie one after the other in input and output and which the
     weights do not use (the pixels of a 1x1 convolution of stride 1) become one dim. Returns the new
     problem and, per tensor name, which old axes make up each new axis. A problem always keeps `k`,
@@ -125,7 +125,7 @@ def normalise(problem: Problem) -> tuple[Problem, Groups]:
 def _without_single(tensor: Tensor) -> tuple[Tensor, tuple[tuple[int, ...], ...]]:
     """`tensor` with last axes of a single element made a part of the one before them, and which of
     its axes make up each one that is left."""
-    groups = tuple((i,) for i in range(len(tensor.axes)))
+    groups: tuple[tuple[int, ...], ...] = tuple((i,) for i in range(len(tensor.axes)))
     while (last := len(tensor.axes) - 1) > 0:
         if tensor.axes[last].terms or tensor.strides[last] is None:
             break

@@ -1,7 +1,8 @@
 """The plan: everything that code generation varies, and what the model predicts of it.
 
 A plan is attached to an operator as the attribute `mopt.plan`, printed, cached, overridden by hand
-and tested; code generation makes no decision of its own.
+and tested. Code generation decides on nothing beside it but on which lines are asked for when, and
+on the order in which a panel is filled.
 """
 
 from __future__ import annotations

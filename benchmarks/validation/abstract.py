@@ -9,7 +9,7 @@ from statistics import median
 from ..summary import geometric_mean
 from .criteria import figures
 from .judgement import GOOD, Trial
-from .orders import OBJECTIVE, PREDICTED, Order, orders
+from .orders import COMPUTE, OBJECTIVE, PREDICTED, Order, orders
 from .tables import number, percent
 
 _TEXT = """\
@@ -23,7 +23,8 @@ _TEXT = """\
   fastest plan of all is, nobody knows.
 - Predicted and measured times of random plans have rank correlations of {correlation}
   (medians of trials; the worst operator of all has {least}), those of good ones, which take up to
-  {good} times as long as the best, {good_correlation}.
+  {good} times as long as the best, {good_correlation}. The time to compute alone, without memory,
+  would have {compute}.
 - To pick the fastest of {samples} random plans takes more than that. What is lost by the model's
   choice among them misses {missed} of the limits below; the mean loss is {sample}, by the
   objective that the solver minimises {objective}.
@@ -44,7 +45,8 @@ def in_short(trials: Sequence[Trial]) -> str:
     ]
 
     def values_of(what: str) -> list[float]:
-        return [f.value for f in found if f.title.endswith(what) and not isnan(f.value)]
+        known = (f for f in found if f.judged and not isnan(f.value))
+        return [f.value for f in known if f.title.endswith(what)]
 
     def means_of(model: str, value: Callable[[Order], float]) -> list[float]:
         return [x for orders in ranked if not isnan(x := value(orders[model]))]
@@ -60,6 +62,7 @@ def in_short(trials: Sequence[Trial]) -> str:
         correlation=_between(means_of(PREDICTED, lambda order: order.spearman), number),
         least=number(min(values_of("measured time: worst"), default=nan)),
         good=GOOD,
+        compute=_between(means_of(COMPUTE, lambda order: order.spearman), number),
         good_correlation=_between(means_of(PREDICTED, lambda order: order.good), number),
         missed=f"{sum(not f.is_met for f in limits)} of {len(limits)}",
         sample=_between(means_of(PREDICTED, lambda order: order.loss), percent),

@@ -24,8 +24,9 @@ TOP5_LOSS = 0.01
 MEDIAN_CORRELATION, WORST_CORRELATION = 0.8, 0.5
 """Of the ranks of predicted and measured time, over the operators."""
 
-VOLUME_ERROR = 0.15
-"""The median relative error of the volume that the model calls the bottleneck."""
+VOLUME_ERROR, LEAST_VOLUMES = 0.15, 10
+"""The median relative error of the volume that the model calls the bottleneck, and of how many
+plans at least."""
 
 CANDIDATES_GAIN = 1.03
 """How much faster the best of five candidates may be than the first."""
@@ -34,7 +35,7 @@ CANDIDATES_GAIN = 1.03
 @dataclass(frozen=True)
 class Figure:
     """A figure to reach. `value` is NaN where nothing was measured; `worst` is the operator that
-    decides, if one does."""
+    decides, if one does. It is not `judged` where too few plans were measured."""
 
     title: str
     target: str
@@ -42,12 +43,15 @@ class Figure:
     text: str
     is_met: bool
     worst: str = ""
+    judged: bool = True
 
     @property
     def cell(self) -> str:
         """What was found, as a report says it."""
         if isnan(self.value):
             return "not measured"
+        if not self.judged:
+            return f"{self.text}, too few"
         where = f" ({self.worst})" if self.worst else ""
         return f"{self.text}{where}, {'reached' if self.is_met else '**missed**'}"
 
@@ -134,7 +138,8 @@ def _volume_error(trial: Trial, resource: str) -> Figure:
     errors = [abs(flow.ratio(resource) - 1) for flow in flows]
     title = f"volume from {resource} where it is the slowest memory: median error"
     figure = _at_most(title, median(errors) if errors else nan, VOLUME_ERROR)
-    return replace(figure, text=f"{figure.text} of {len(errors)} plan{'s' * (len(errors) != 1)}")
+    text = f"{figure.text} of {len(errors)} plan{'s' * (len(errors) != 1)}"
+    return replace(figure, text=text, judged=len(errors) >= LEAST_VOLUMES)
 
 
 def _gain_of_candidates(verdicts: Sequence[Verdict]) -> Figure:

@@ -12,10 +12,11 @@ from .criteria import USUAL_LOSS
 from .judgement import Point, Verdict
 
 PREDICTED = "the predicted time"
+COMPUTE = "the time to compute"
 OBJECTIVE = "what the solver minimises"
 
 MODELS: Mapping[str, Callable[[Point], float]] = {
-    "the time to compute": lambda point: point.prediction.seconds["compute"],
+    COMPUTE: lambda point: point.prediction.seconds["compute"],
     OBJECTIVE: lambda point: point.objective,
     PREDICTED: lambda point: point.prediction.cost,
 }

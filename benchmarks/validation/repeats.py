@@ -20,7 +20,7 @@ from .judgement import Trial, Verdict
 
 BEFORE = "-before"
 """Ends the title of a trial that was measured before the one of the same name, with the same
-generated code and the same plans. It is there to be compared with only."""
+sample. It is there to be compared with only."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,12 @@ class Repeat:
         """Between the starts of the two."""
         before, now = (datetime.fromisoformat(t.head["date"]) for t in (self.before, self.trial))
         return (now - before).total_seconds() / 3600
+
+    @property
+    def is_same_code(self) -> bool:
+        """Whether nothing that generates code has changed in between: noise alone is left."""
+        before, now = (t.head["must_agree"]["generator"] for t in (self.before, self.trial))
+        return bool(before == now)
 
     @property
     def plans(self) -> int:

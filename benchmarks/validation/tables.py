@@ -64,6 +64,7 @@ TIME_COLUMNS = ("trial", "own plans and candidates", "sample", "sample: bound by
 REPEAT_COLUMNS = (
     "trial",
     "hours later",
+    "code",
     "plans",
     "time differs: median",
     "time differs: 90%",
@@ -184,6 +185,7 @@ def repeat_rows(repeats: Iterable[Repeat]) -> Rows:
         [
             repeat.trial.title,
             f"{repeat.hours:.0f}",
+            "the same" if repeat.is_same_code else "another",
             str(repeat.plans),
             percent(repeat.shift(0.5)),
             percent(repeat.shift(0.9)),

@@ -166,7 +166,7 @@ class AffineBuilder:
         return list(operation.results)
 
     def apply(self, name: str, index: Index, divisor: int = 1, modulo: int = 0) -> Index:
-        """`index floordiv divisor`, or `index mod modulo`, as a value of its own."""
+        """`index floordiv divisor mod modulo` (0 for none) as a value of its own."""
         map_, operands = self.map_of([index])
         if divisor != 1:
             expr = self.ir.AffineExpr.get_floor_div(map_.results[0], divisor)

@@ -26,6 +26,7 @@ from mopt_mlir.codegen.upcoming import (
     LINE_BYTES,
     NextInput,
     Upcoming,
+    part_of,
     reach,
 )
 from mopt_mlir.plan import Microkernel
@@ -139,7 +140,7 @@ class InputPrefetch:
     def _is_shared(self, upcoming: NextInput) -> bool:
         """Whether several register tiles, one after the other, read the same input until then."""
         depth = 0 if self._next_tile is None else self.ranges[self._next_tile].depth
-        return upcoming.channel is not None and depth < self.ranges[upcoming.channel].depth
+        return upcoming.along is not None and depth < self.ranges[upcoming.along].depth
 
     @property
     def _is_dense(self) -> bool:
@@ -176,14 +177,10 @@ def _part(
     builder: Builder, lines: Sequence[Index], ranges: Mapping[str, Range], upcoming: NextInput
 ) -> list[Index]:
     """Those of `lines`, evenly spread, that the register tile at the start of `ranges` asks for."""
-    each = -(-len(lines) // upcoming.tiles)
-    parts = -(-len(lines) // each)
-    if parts == 1:
+    each, part = part_of(builder, len(lines), upcoming, ranges)
+    if each == len(lines):
         return list(lines)
-    assert upcoming.channel is not None
-    tile = ranges[upcoming.channel].start
     spacing = -(-lines[-1].constant // (len(lines) - 1))
-    part = builder.apply("part", tile, upcoming.unit, parts)
     return [(part * each + i) * spacing for i in range(each)]
 
 

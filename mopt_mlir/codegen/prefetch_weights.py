@@ -15,7 +15,14 @@ from mopt_mlir.codegen.builder import Builder
 from mopt_mlir.codegen.index import Index
 from mopt_mlir.codegen.operands import Panels, element
 from mopt_mlir.codegen.ranges import Range
-from mopt_mlir.codegen.upcoming import LINE_BYTES, NextWeights, Turn, has_room, rows_at_once
+from mopt_mlir.codegen.upcoming import (
+    LINE_BYTES,
+    NextWeights,
+    Turn,
+    has_room,
+    part_of,
+    rows_at_once,
+)
 from mopt_mlir.plan import Microkernel
 from mopt_mlir.problem import Problem, Role
 
@@ -81,15 +88,12 @@ class RowPrefetch:
             return None
         dim, *inner = kernel.reduction
         rows = -(-kernel.extent(channel) // following.tiles)
-        parts = -(-kernel.extent(channel) // rows)
         taps = prod(ranges[dim].size for dim in inner)
         fits = has_room(rows_at_once(rows, _step_bytes(problem, dim)), kernel, taps)
         if not fits or not _is_dense(problem, dim):
             return None
-        first = ranges[channel].start + following.step
-        if parts > 1:
-            tile = ranges[following.along].start
-            first = first + builder.apply("part", tile, following.unit, parts) * rows
+        rows, part = part_of(builder, kernel.extent(channel), following, ranges)
+        first = ranges[channel].start + following.step + part * rows
         return RowPrefetch(builder, problem, weights, dim, first, rows)
 
     def emit(self, point: Mapping[str, Index]) -> None:
@@ -179,15 +183,10 @@ class PanelPrefetch:
         dim = _asking(panels, ranges)
         read, step = _per_step(panels, ranges, dim)
         lines = -(-read * size // LINE_BYTES)
-        each = -(-lines // following.tiles)
-        parts = -(-lines // each)
+        each, part = part_of(builder, lines, following, ranges)
         together = ranges[dim].size if read == step else 1
         spacing = each * (LINE_BYTES // size) if read == step else step
-        first = Index()
-        if parts > 1:
-            tile = ranges[following.along].start
-            part = builder.apply("part", tile, following.unit, parts)
-            first = part * (together * each)
+        first = part * (together * each)
         return PanelPrefetch(builder, panels, following, panel, dim, ranges, first, each, spacing)
 
     def emit(self, point: Mapping[str, Index]) -> None:

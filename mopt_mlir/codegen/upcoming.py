@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from math import prod
 
+from mopt_mlir.codegen.builder import Builder
 from mopt_mlir.codegen.index import Index
 from mopt_mlir.codegen.ranges import Range, sizes_of
 from mopt_mlir.plan import Microkernel, Plan
@@ -104,16 +105,28 @@ class NextInput:
 
     `saves` is the part of the waiting for input that prefetches of it may save.
 
-    Until then register tiles step along the output channels `channel`, if there are several, in
-    steps of `unit`, `tiles` times: each of them can prefetch a part.
+    Until then register tiles step along the output channels `along`, if there are several, in steps
+    of `unit`, `tiles` times: each of them can prefetch a part.
     """
 
     dim: str
     step: int
     saves: float
-    channel: str | None = None
+    along: str | None = None
     unit: int = 1
     tiles: int = 1
+
+
+def part_of(
+    builder: Builder, count: int, following: NextWeights | NextInput, ranges: Ranges
+) -> tuple[int, Index]:
+    """How many of `count` things, such as lines, each register tile until `following` asks for, and
+    how many parts of so many come before that of the tile at the start of `ranges`."""
+    each = -(-count // following.tiles)
+    parts = -(-count // each)
+    if parts == 1 or following.along is None:
+        return count, Index()
+    return each, builder.apply("part", ranges[following.along].start, following.unit, parts)
 
 
 @dataclass(frozen=True)
@@ -261,11 +274,11 @@ class Lookahead:
         if dim in self.problem.input.dims:
             saves = self._saves(self.problem.input, INPUT, dim, ranges, step)
             return NextInput(dim, step, saves) if saves > _saved(outer) else outer
-        if outer is None or outer.channel is not None:
+        if outer is None or outer.along is not None:
             return outer
         unit = self.plan.microkernel.extent(dim)
         tiles = -(-ranges[dim].size // unit)
-        return replace(outer, channel=dim, unit=unit, tiles=tiles)
+        return replace(outer, along=dim, unit=unit, tiles=tiles)
 
     def _next_output(
         self, outer: NextOutput | None, dim: str, ranges: Ranges, step: int

@@ -96,8 +96,8 @@ def _hoist_allocas(module: Any) -> None:
     """Move stack buffers of static size out of loops, up to the function or the OpenMP region.
 
     In a loop each iteration would take new stack; in the body of an OpenMP loop they would keep a
-    `memref.alloca_scope` alive, which cannot hold the branches that loops are lowered to. Those that
-    a later iteration may still read stay: it has another one of its own.
+    `memref.alloca_scope` alive, which cannot hold the branches that loops are lowered to. Those
+    that a later iteration may still read stay: it has another one of its own.
     """
     for alloca in find(module, "memref.alloca"):
         if not len(alloca.operands) and not _is_passed_on(alloca.result):
@@ -113,7 +113,9 @@ def _is_passed_on(buffer: Any) -> bool:
         user = use.owner.operation
         if user.name in ("scf.yield", "scf.condition") or user.name.startswith("cf."):
             return True
-        if any(str(view.type).startswith("memref") and _is_passed_on(view) for view in user.results):
+        if any(
+            str(view.type).startswith("memref") and _is_passed_on(view) for view in user.results
+        ):
             return True
     return False
 

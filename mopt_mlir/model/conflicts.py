@@ -30,7 +30,8 @@ def touched_lines(tensor: Tensor, tile: Mapping[str, int], cache: Cache) -> int:
 
 
 def _per_set(tensor: Tensor, tile: Mapping[str, int], cache: Cache) -> list[int]:
-    """How many lines fall on each set that any falls on."""
+    """How many lines fall on each set that any falls on, of points that are no further apart than
+    a line. (A run that begins inside of a line may touch one more than counts.)"""
     size = tensor.element.size
     walks = []
     for dim, points in tile.items():

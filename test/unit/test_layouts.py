@@ -350,7 +350,9 @@ def test_a_bias_that_a_convolution_computes() -> None:
         require_tiled=True,
     )
     bias = np.correlate(row.astype(np.float64), taps.astype(np.float64), "valid")
-    close(exe["conv"](row, taps, image, filters), nchw_reference(image, filters) + bias[:, None, None])
+    close(
+        exe["conv"](row, taps, image, filters), nchw_reference(image, filters) + bias[:, None, None]
+    )
 
 
 @pytest.mark.parametrize("layout", ["nchw", "nhwc"])

@@ -48,7 +48,7 @@ MACHINE = by_name("haswell")
 PROBLEM = problem_of(WORKLOAD)
 HEAD = {
     "format": FORMAT,
-    "must_agree": {"seed": 0, "cold": True},
+    "must_agree": {"seed": 0, "cold": True, "generator": "g"},
     "operators": "table1",
     "commit": "abc",
     "date": "2026-01-01T00:00:00+00:00",
@@ -249,10 +249,15 @@ def test_what_was_measured_before_is_compared_with_and_not_judged(tmp_path):
     own = (f"{one.chosen_loss(1):.1%}" for one in (*before.verdicts, *now.verdicts))
     found = " | ".join((*losses, *own))
     assert (
-        f"| table1-native | 2 | 5 | 0.0% | 73.3% | 50.0% | 50.0% (R0) | 0 of 1 | {found} |" in text
+        f"| table1-native | 2 | the same | 5 | 0.0% | 73.3% | 50.0% | 50.0% (R0) | 0 of 1 | {found} |"
+        in text
     )
     assert repeat.model_loss(0) != repeat.model_loss(1)
     assert text.count("table1-native-before") == 0
+    agreed = {**before.head["must_agree"], "generator": "another"}
+    older = replace(before, head={**before.head, "must_agree": agreed})
+    assert repeat.is_same_code
+    assert not repeats.Repeat(now, older).is_same_code
     document.write_document(tmp_path / "docs", [before], {}, [])  # judged if there is no other
     text = (tmp_path / "docs/validation.md").read_text()
     assert "table1-native-before" in text
@@ -473,10 +478,14 @@ def test_figures_of_volumes_say_how_many_plans_they_rest_on(tmp_path):
     cells = {f.title.split()[2]: f.cell for f in criteria.figures(trial) if "volume" in f.title}
     for resource, cell in cells.items():
         number = sum(f.slowest_memory == resource for f in trial.flows if f.sampled)
-        wanted = (
-            f"0.0% of {number} plan{'s' * (number != 1)}, reached" if number else "not measured"
-        )
-        assert cell == wanted
+        wanted = f"0.0% of {number} plan{'s' * (number != 1)}, too few"
+        assert cell == (wanted if number else "not measured")
+    many = replace(trial, flows=(*trial.flows, *(trial.flows[0],) * 9))
+    slowest = trial.flows[0].slowest_memory
+    (cell,) = (
+        f.cell for f in criteria.figures(many) if f.title.startswith(f"volume from {slowest}")
+    )
+    assert cell.endswith(" plans, reached")
     simulated = "5 sampled plans and 1 own ones and candidates"
     given_up = "; 1 were given up (1 for more than 5 accesses). "
     assert simulated + given_up in text_of(trial)
