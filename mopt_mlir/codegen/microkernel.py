@@ -8,7 +8,7 @@ with lanes over pixels it is the other way round.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any, Protocol
@@ -86,7 +86,7 @@ def emit_microkernel(
     `place` has no panels.
     """
     tile = RegisterTile.of(problem, kernel, sizes)
-    ranges, partials = place.ranges, place.partials
+    ranges, panels = place.ranges, place.panels
     start = {dim: ranges[dim].start for dim in problem.parallel_dims}
     output = AccumulatorTile(
         builder,
@@ -97,34 +97,46 @@ def emit_microkernel(
         tile.vectors,
         tile.scalars,
         start,
-        partials,
+        place.partials,
     )
     reduced = {dim: ranges[dim] for dim in problem.reduction_dims}
     initial = output.initial(reduced)
-    panels, panel = place.panels, None
-    ahead: list[_Prefetch | None] = [
-        InputPrefetch(builder, problem, kernel, operands.input, ranges, sizes, place.upcoming)
+    panel = None if panels is None else panels.panel_of(builder, ranges)
+    ahead = [
+        InputPrefetch(builder, problem, kernel, operands.input, ranges, sizes, place.upcoming),
+        *_weights_ahead(builder, problem, kernel, operands, place, panel),
     ]
-    if panels is not None:
-        panel = panels.panel_of(builder, ranges)
-        ahead.append(RowPrefetch.of_block(builder, problem, operands.weights, panels, start))
-    elif place.following is not None:
-        following = place.following
-        ahead.append(
-            RowPrefetch.in_place(builder, problem, kernel, operands.weights, following, ranges)
-        )
     emit_output_prefetch(output, kernel, ranges, sizes, place.upcoming)
-    if partials is not None and (along := nearest(problem.parallel_dims, ranges)):
-        here = partials.tile(builder, start)
-        partials.prefetch(builder, here, along, len(tile.vectors) * len(tile.scalars))
-    if panels is not None and panel is not None:
-        ahead.append(PanelPrefetch.of(builder, panels, place.following, panel, ranges))
-    prefetches = [prefetch for prefetch in ahead if prefetch is not None]
-    for prefetch in prefetches:
+    if place.partials is not None and (along := nearest(problem.parallel_dims, ranges)):
+        here = place.partials.tile(builder, start)
+        place.partials.prefetch(builder, here, along, len(tile.vectors) * len(tile.scalars))
+    for prefetch in ahead:
         if prefetch.dim is None:
             prefetch.emit(start)
-    reduction = _Reduction(builder, problem, kernel, operands, place, panel, prefetches, tile)
+    reduction = _Reduction(builder, problem, kernel, operands, place, panel, ahead, tile)
     output.finish(reduction.emit(kernel.reduction, start, initial), reduced)
+
+
+def _weights_ahead(
+    builder: Builder,
+    problem: Problem,
+    kernel: Microkernel,
+    operands: Operands,
+    place: Place,
+    panel: Index | None,
+) -> Iterator[_Prefetch]:
+    """The prefetches of weights, packed (in `panel`) or read in place, that are worth while."""
+    ranges, panels, following = place.ranges, place.panels, place.following
+    start = {dim: ranges[dim].start for dim in problem.parallel_dims}
+    found: list[_Prefetch | None] = []
+    if panels is not None and panel is not None:
+        found.append(RowPrefetch.of_block(builder, problem, operands.weights, panels, start))
+        found.append(PanelPrefetch.of(builder, panels, following, panel, ranges))
+    elif following is not None:
+        found.append(
+            RowPrefetch.in_place(builder, problem, kernel, operands.weights, following, ranges)
+        )
+    return (prefetch for prefetch in found if prefetch is not None)
 
 
 class _Prefetch(Protocol):

@@ -248,10 +248,8 @@ def test_what_was_measured_before_is_compared_with_and_not_judged(tmp_path):
     losses = (f"{one.top_loss(1):.1%}" for one in (*before.verdicts, *now.verdicts))
     own = (f"{one.chosen_loss(1):.1%}" for one in (*before.verdicts, *now.verdicts))
     found = " | ".join((*losses, *own))
-    assert (
-        f"| table1-native | 2 | the same | 5 | 0.0% | 73.3% | 50.0% | 50.0% (R0) | 0 of 1 | {found} |"
-        in text
-    )
+    first = "| table1-native | 2 | the same | 5 | 0.0% | 73.3% | 50.0% | 50.0% (R0) | 0 of 1"
+    assert f"{first} | {found} |" in text
     assert repeat.model_loss(0) != repeat.model_loss(1)
     assert text.count("table1-native-before") == 0
     agreed = {**before.head["must_agree"], "generator": "another"}
