@@ -75,9 +75,9 @@ microkernels, loop orders and packing as well. All other limits are ours, from b
 trial. Volumes of fewer than {least_volumes} plans are told, and not judged.
 
 The model was fitted to the trials of Table 1 on Zen 5 ("Constants" says what else was learnt
-where), and it shows: its choice among their samples loses less than among all others, though rank
-correlations are much the same everywhere. `heldout-native` and `heldout-znver4` had the least part
-in it.
+where), and it shows: on other operators and another CPU its choice loses more, as a rule, though
+rank correlations are much the same everywhere. `heldout-native` and `heldout-znver4` had the least
+part in it.
 """
 
 _ORDERS = """\
