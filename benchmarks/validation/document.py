@@ -61,7 +61,7 @@ The trials here are from several hosts. Each is what `mopt-validate measure` and
 simulate` write there, with `--isa avx2` for AVX2 code, `--operators testset` and `--operators
 heldout` for other operators than Table 1, under a name that says the host (Zen 5 if it says none).
 A name that ends in `-before` has the same trial, measured earlier. The comparison with others is
-from `make bench-peers` and `mopt-bench suite --configurations a-cold-1`. All data is in
+from `make bench-peers` and `mopt-bench suite --configurations a-cold-1,a-cold-2`. All data is in
 [{data}]({data}): every plan, every run, in lines of JSON. `mopt-validate report docs/{data}/*.xz`
 makes this document of it, with the predictions of today's model.
 """
