@@ -32,12 +32,12 @@ def panel_shape(problem: Problem, kernel: Microkernel, sizes: Mapping[str, int])
 
 
 def pack_constant(problem: Problem, kernel: Microkernel, weights: NDArray[Any]) -> NDArray[Any]:
-    """The panels of constant `weights` (axes as in the problem's weights tensor)."""
+    """The panels of constant `weights`, whose axes, but for those of one element, are those of the
+    problem's weights tensor."""
     (channel,) = problem.by_role(Role.OUT_CHANNEL)
     order = (channel, *kernel.reduction)
     used = [axis.dims[0] for axis in problem.weights.axes if axis.dims]
-    axes = zip(weights.shape, problem.weights.axes, strict=True)
-    kept = weights.reshape([size for size, axis in axes if axis.dims])
+    kept = weights.reshape([problem.extent(dim) for dim in used])
     plain = kept.transpose([used.index(dim) for dim in order if dim in used])
     plain = plain.reshape([problem.extent(dim) for dim in order])
     shape = panel_shape(problem, kernel, problem.extents)

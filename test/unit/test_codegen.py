@@ -190,10 +190,13 @@ def test_last_axes_of_one_element(workload: Workload, seed: int) -> None:
     assert workload.error(output, reference, input_, weights) < 1
 
 
+@pytest.mark.parametrize("taps", [None, 1])
 @pytest.mark.parametrize("seed", range(6))
-def test_constant_weights(seed: int) -> None:
+def test_constant_weights(seed: int, taps: int | None) -> None:
     (workload,) = random_workloads(1, 500 + seed)
     workload = small(workload)
+    if taps is not None:
+        workload = replace(workload, r=taps, s=taps)
     input_, weights, output = workload.operands(seed)
     generator = random.Random(seed)
     text = with_plan(workload.mlir(constant=weights), generator, 1)
