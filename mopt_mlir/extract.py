@@ -187,8 +187,8 @@ def _drop_axis(tensor: Tensor, i: int) -> Tensor:
 
 
 def _check_place(operation: Any, bindings: Bindings) -> None:
-    """In a module of functions: others, such as one of kernels for a GPU, do not let in globals and
-    functions of ours."""
+    """Not in a module of another kind, such as one of kernels for a GPU: what has symbols of its
+    own has no place for the globals and functions that are generated."""
     parent = operation.parent
     while parent is not None and parent.operation.name != "builtin.module":
         try:

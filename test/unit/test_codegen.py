@@ -128,6 +128,14 @@ def attached(text: str, plan_of: Callable[[Problem], Plan]) -> str:
         return str(module)
 
 
+def check(workload: Workload, text: str, seed: int) -> None:
+    """What `text`, the workload with a plan, computes is right."""
+    input_, weights, output = workload.operands(seed)
+    mopt_mlir.compile(text, require_tiled=True)["conv"](input_, weights, output)
+    reference = workload.reference(input_, weights)
+    assert workload.error(output, reference, input_, weights) < 1
+
+
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("seed", range(30))
 def test_random_plans(seed: int, threads: int) -> None:
@@ -147,27 +155,17 @@ def test_random_plans(seed: int, threads: int) -> None:
 @pytest.mark.parametrize("h", [1, 9])
 def test_nothing_to_reduce(seed: int, h: int) -> None:
     """One tap of one channel; with a single pixel only output channels are left."""
-    generator = random.Random(seed)
     workload = Workload("scale", k=1 + 7 * seed, h=h, w=h, c=1, r=1, s=1)
-    text = with_plan(workload.mlir(), generator, 1)
-    input_, weights, output = workload.operands(seed)
-    mopt_mlir.compile(text, require_tiled=True)["conv"](input_, weights, output)
-    reference = workload.reference(input_, weights)
-    assert workload.error(output, reference, input_, weights) < 1
+    check(workload, with_plan(workload.mlir(), random.Random(seed), 1), seed)
 
 
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("h", [1, 3])
 def test_patches(seed: int, h: int) -> None:
     """One channel, and filters as wide as their stride: taps and pixels are one run of memory."""
-    generator = random.Random(seed)
     s = 2 + 7 * (seed % 3)
     workload = Workload("patches", k=24, h=h, w=37, c=1, r=1, s=s, strides=(1, s))
-    text = with_plan(workload.mlir(), generator, 1)
-    input_, weights, output = workload.operands(seed)
-    mopt_mlir.compile(text, require_tiled=True)["conv"](input_, weights, output)
-    reference = workload.reference(input_, weights)
-    assert workload.error(output, reference, input_, weights) < 1
+    check(workload, with_plan(workload.mlir(), random.Random(seed), 1), seed)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -183,11 +181,7 @@ def test_patches(seed: int, h: int) -> None:
     ids=lambda workload: workload.name,
 )
 def test_last_axes_of_one_element(workload: Workload, seed: int) -> None:
-    text = with_plan(workload.mlir(), random.Random(seed), 1)
-    input_, weights, output = workload.operands(seed)
-    mopt_mlir.compile(text, require_tiled=True)["conv"](input_, weights, output)
-    reference = workload.reference(input_, weights)
-    assert workload.error(output, reference, input_, weights) < 1
+    check(workload, with_plan(workload.mlir(), random.Random(seed), 1), seed)
 
 
 @pytest.mark.parametrize("taps", [None, 1])
@@ -224,8 +218,4 @@ def test_rows_that_crowd_the_cache(k: int, c: int, packing: str) -> None:
     kernel = Microkernel("k", VECTOR_BYTES // 4, {"k": 24 if VECTOR_BYTES < 64 else 48}, ("c",))
     tile = {"k": k, "w": 6, "c": c}
     plan = Plan("crowded", 1, kernel, (Level("L2", ("c", "k", "w"), tile),), {}, packing)
-    input_, weights, output = workload.operands(0)
-    text = attached(workload.mlir(), lambda _: plan)
-    mopt_mlir.compile(text, require_tiled=True)["conv"](input_, weights, output)
-    reference = workload.reference(input_, weights)
-    assert workload.error(output, reference, input_, weights) < 1
+    check(workload, attached(workload.mlir(), lambda _: plan), 0)
