@@ -229,6 +229,21 @@ def test_bounds_for_long_filters_are_none_too_high(
         assert (axis_bounds.of_pieces.__wrapped__(part, part.taps) == exact[-1]).all()
 
 
+@pytest.mark.parametrize(("points", "taps"), [(10**6, 64), (160_000, 32), (100, 65)])
+def test_cuts_of_long_filters_are_not_listed(
+    points: int, taps: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That takes longer than the solver has, and looks at no clock."""
+
+    def fail(*_: object) -> None:
+        raise AssertionError("pieces are listed one by one")
+
+    monkeypatch.setattr(axis_bounds, "of_tile", fail)
+    part = MemoryAxis(Axis("w", "s", 1, 1), points, taps, line=16, step=1, reach=1)
+    assert axis_bounds.of_pieces.__wrapped__(part, taps).shape == (points,)
+    assert axis_bounds.of_tile_or_more.__wrapped__(part, 1).shape == (points,)
+
+
 def test_sizes_of_tables_take_the_least_of_all_that_they_stand_for() -> None:
     """Also where a larger size that takes less has no place in the table."""
     table = SimpleNamespace(until={"c": {1: 2, 3: 4}}, sum=sum)
