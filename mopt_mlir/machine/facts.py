@@ -23,6 +23,15 @@ CPUINFO = Path("/proc/cpuinfo")
 AVX2 = frozenset({"avx2", "fma"})
 AVX512 = frozenset({"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"})
 
+_AMX, _PREFETCH_CODE = "amx-tile", "prefetchi"
+"""Instructions, by LLVM's names, that came with Sapphire Rapids and with Granite Rapids."""
+
+_WITH_AMX = dict.fromkeys(
+    ("sapphirerapids", "emeraldrapids", "graniterapids", "graniterapids-d", "diamondrapids"),
+    "sapphirerapids",
+)
+"""CPUs, by LLVM's names, and the nearest one that archspec knows."""
+
 
 @dataclass(frozen=True)
 class CacheFacts:
@@ -38,11 +47,11 @@ class CacheFacts:
 class HostFacts:
     """What is known of a host.
 
-    `architecture` is `platform.machine()`; `cpu` LLVM's name; `lineage` archspec's names of the
-    microarchitecture and its ancestors, nearest first, all of them with features that the OS
-    enables; `features` the vector extensions. `threads` are the logical CPUs that this process may
-    run on, `siblings` maps each logical CPU to those of its core. `model` is the CPU's marketing
-    name.
+    `architecture` is `platform.machine()`; `cpu` LLVM's name; `lineage` that name and archspec's
+    names of the microarchitecture and its ancestors, nearest first, all of them with features that
+    the OS enables; `features` the vector extensions. `threads` are the logical CPUs that this
+    process may run on, `siblings` maps each logical CPU to those of its core. `model` is the CPU's
+    marketing name.
     """
 
     architecture: str
@@ -93,17 +102,20 @@ def observe(
     Leaves out what they do not say.
     """
     import archspec.cpu
+    from llvmlite import binding as llvm
 
     architecture = platform.machine()
     threads = threads or _affinity()
     target = archspec.cpu.host()
-    cpu = ""
+    cpu, lineage = "", _lineage(target)
     if _is_x86(architecture):
-        cpu, target = _microarchitecture(target)
+        features = llvm.get_host_cpu_features()
+        instructions = frozenset(name for name, enabled in features.items() if enabled)
+        cpu, lineage = _microarchitecture(llvm.get_host_cpu_name(), instructions, target)
     return HostFacts(
         architecture=architecture,
         cpu=cpu,
-        lineage=(target.name, *(ancestor.name for ancestor in target.ancestors)),
+        lineage=lineage,
         features=frozenset(target.features) & (AVX2 | AVX512),
         threads=threads,
         siblings=_siblings(sysfs),
@@ -116,22 +128,39 @@ def _is_x86(architecture: str) -> bool:
     return architecture.lower() in ("x86_64", "amd64")
 
 
-def _microarchitecture(target: Microarchitecture) -> tuple[str, Microarchitecture]:
-    """LLVM's name of the host, and archspec's target for it, or "" and `target`.
+def _microarchitecture(
+    name: str, instructions: frozenset[str], target: Microarchitecture
+) -> tuple[str, tuple[str, ...]]:
+    """LLVM's name of the host, or "", and its lineage. LLVM calls it `name` and finds
+    `instructions`, archspec holds it for `target`.
 
     Hypervisors hide features that matter to no convolution, and archspec then falls back to a
     generic `target`. LLVM goes by family and model, so its name is the better one as long as no
-    vector extension is hidden: its CPU would bring instructions that trap.
+    vector extension is hidden: its CPU would bring instructions that trap. If family and model are
+    hidden as well, instructions tell that no CPU of that name has.
     """
-    import archspec.cpu
-    from llvmlite import binding as llvm
+    if _AMX in instructions and name not in _WITH_AMX:
+        name = "graniterapids" if _PREFETCH_CODE in instructions else "sapphirerapids"
+    nearest = _known_as(_WITH_AMX.get(name, name))
+    if nearest is None or not _vectors(nearest) <= frozenset(target.features):
+        return "", _lineage(target)
+    return name, tuple(dict.fromkeys((name, *_lineage(nearest))))
 
-    name = str(llvm.get_host_cpu_name())
-    for known in archspec.cpu.TARGETS.values():
-        vectors = frozenset(known.features) & (AVX2 | AVX512)
-        if name in _llvm_names(known) and vectors <= frozenset(target.features):
-            return name, known
-    return "", target
+
+def _known_as(name: str) -> Microarchitecture | None:
+    """What archspec knows of the CPU with this name of LLVM's."""
+    import archspec.cpu
+
+    targets = archspec.cpu.TARGETS.values()
+    return next((target for target in targets if name in _llvm_names(target)), None)
+
+
+def _lineage(target: Microarchitecture) -> tuple[str, ...]:
+    return (target.name, *(ancestor.name for ancestor in target.ancestors))
+
+
+def _vectors(target: Microarchitecture) -> frozenset[str]:
+    return frozenset(target.features) & (AVX2 | AVX512)
 
 
 def _llvm_names(target: Microarchitecture) -> frozenset[str]:

@@ -2,8 +2,8 @@
 
 Its keys are the fields of `Machine`, and one table `[L1]`, `[L2]`, `[L3]` each with the fields of
 `Cache`. `bandwidth_all` may be left out for a private cache: it is `bandwidth` times the cores.
-`microarchitecture`, archspec's name of the CPU, makes a shipped file the host's. The comment behind
-a figure says where it comes from, and is what `mopt-machine` shows.
+`microarchitecture`, archspec's name of the CPU, or LLVM's where it has none, makes a shipped file
+the host's. The comment behind a figure says where it comes from, and is what `mopt-machine` shows.
 """
 
 from __future__ import annotations

@@ -367,6 +367,40 @@ def test_host_of_an_unknown_kind_takes_its_nearest_ancestor() -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "instructions", "cpu", "file"),
+    [
+        ("rocketlake", {"amx-tile", "prefetchi"}, "graniterapids", "graniterapids"),
+        ("icelake-server", {"amx-tile"}, "sapphirerapids", "sapphirerapids"),
+        ("icelake-server", set(), "icelake-server", "icelake-server"),
+        ("graniterapids", {"amx-tile", "prefetchi"}, "graniterapids", "graniterapids"),
+        ("emeraldrapids", {"amx-tile"}, "emeraldrapids", "sapphirerapids"),
+        ("diamondrapids", {"amx-tile", "prefetchi"}, "diamondrapids", "sapphirerapids"),
+    ],
+)
+def test_host_with_a_hidden_model_is_known_by_its_instructions(
+    name: str,
+    instructions: set[str],
+    cpu: str,
+    file: str,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    """As under a hypervisor that shows a server's CPU as an older one, hides `waitpkg`, for which
+    archspec goes back to Ice Lake, but not the instructions that set the newer ones apart."""
+    import archspec.cpu
+    from llvmlite import binding as llvm
+
+    monkeypatch.setattr("platform.machine", lambda: "x86_64")
+    monkeypatch.setattr(archspec.cpu, "host", lambda: archspec.cpu.TARGETS["icelake"])
+    monkeypatch.setattr(llvm, "get_host_cpu_name", lambda: name)
+    features = {"avx512f": True, "sha512": False, **dict.fromkeys(instructions, True)}
+    monkeypatch.setattr(llvm, "get_host_cpu_features", lambda: features)
+    machine = machine_on(observe(tmp_path, threads=frozenset({0})))
+    assert machine.cpu == cpu
+    assert machine == replace(by_name(file).with_cores(1), name="host", cpu=cpu)
+
+
+@pytest.mark.parametrize(
     ("facts", "message"),
     [
         (replace(ZEN5, architecture="aarch64"), "this host is aarch64, and code is generated for"),
