@@ -21,6 +21,7 @@ WARM_UP = 3
 """Runs that are not counted at the start of a warm series: another process had the caches."""
 
 _FLUSH_FACTOR = 4  # times the largest cache: more than any replacement policy keeps
+_MOST_BALLAST = 512 << 20  # bytes: of a cache that large others keep most, and that evicts the rest
 _KEPT_PARTS = 8  # of the largest cache: each CPU reads one of them
 _KEPT_READS = 8  # times after each other
 _DEFAULT_CACHE = 64 << 20  # bytes, where the OS does not describe the caches
@@ -43,7 +44,7 @@ class CacheFlush:
     def __init__(self, cpus: Iterable[int], cache_bytes: int | None = None) -> None:
         self.cpus = tuple(cpus)
         largest = largest_cache() if cache_bytes is None else cache_bytes
-        size = _FLUSH_FACTOR * largest
+        size = max(min(_FLUSH_FACTOR * largest, _MOST_BALLAST), largest)
         # a share must exceed a core's private caches as well, which are a small part of `size`
         share = max(size // len(self.cpus), size // 8)
         kept = largest // max(_KEPT_PARTS, 2 * len(self.cpus))  # in all at most half of it
