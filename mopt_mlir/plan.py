@@ -94,7 +94,7 @@ class Plan:
     """`levels` are outermost first and a subset of LEVELS in that order; `parallel` splits the
     outermost level's tile (e.g. `{"k": 2}`) between cores; `packing` is one of PACKINGS;
     `nontemporal` stores of the output go past the caches; output, and what later register tiles
-    read, is asked for into `prefetch`, one of PREFETCH_LEVELS."""
+    read, is asked for into `prefetch`, one of PREFETCH_LEVELS (see `Machine.prefetch_into`)."""
 
     machine: str
     threads: int

@@ -55,7 +55,7 @@ class Nest:
 
     def _emit(self) -> None:
         ranges = {dim.name: Range.whole(dim.extent) for dim in self.problem.dims}
-        place = Place(ranges, Upcoming(self.plan.prefetch))
+        place = Place(ranges, Upcoming.of(self.plan))
         if self.constant_panels is not None:
             place = replace(place, panels=self._panels(self.constant_panels, place.ranges))
         elif self.plan.packing == "whole":

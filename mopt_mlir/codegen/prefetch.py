@@ -24,6 +24,7 @@ from mopt_mlir.codegen.upcoming import (
     AHEAD_CYCLES,
     FMA_PER_CYCLE,
     LINE_BYTES,
+    NEAR_CYCLES,
     NextInput,
     Upcoming,
     part_of,
@@ -101,23 +102,27 @@ class InputPrefetch:
         at = {**point, **{dim: self.ranges[dim].start for dim in inner}}
         lines = _lines(tensor, {**self.sizes, **{dim: self.ranges[dim].size for dim in inner}})
         is_short = taps * self.ranges[channel].size < SHORT_REDUCTION
-        into, later = "L1", self.upcoming.input
+        later = self.upcoming.input
         if later is not None and (is_short or self._is_shared(later)):
+            if self.upcoming.again:
+                self._ask(self._moved_ahead(at, NEAR_CYCLES, taps), lines, "L1")
             at[later.dim] = at[later.dim] + later.step
             lines = _part(self.builder, lines, self.ranges, later)
-            into = self.upcoming.into
-        elif is_short:
-            return
-        else:
-            self._move_ahead(at, max(1, steps_within(AHEAD_CYCLES, self.kernel) // taps))
-        for run in runs(tensor, at, self.sizes):
+            self._ask(at, lines, self.upcoming.into)
+        elif not is_short:
+            self._ask(self._moved_ahead(at, AHEAD_CYCLES, taps), lines, "L1")
+
+    def _ask(self, at: Mapping[str, Index], lines: Sequence[Index], into: str) -> None:
+        """Ask for `lines` of each run that a register tile at `at` reads."""
+        for run in runs(self.problem.input, at, self.sizes):
             for start in lines:
                 self.builder.prefetch(self.memref, [*run[:-1], run[-1] + start], into)
 
-    def _move_ahead(self, at: dict[str, Index], steps: int) -> None:
-        """Move `at` so many channels on; behind the last one come the first ones of the next
-        register tile. What lies behind them in memory is not read soon, if ever: asking for that
-        would only take room in the caches."""
+    def _moved_ahead(self, at: Mapping[str, Index], cycles: int, taps: int) -> dict[str, Index]:
+        """`at` so many cycles on, in channels of so many taps; behind the last one come the first
+        ones of the next register tile. What lies behind them in memory is not read soon, if ever:
+        asking for that would only take room in the caches."""
+        at, steps = {**at}, max(1, steps_within(cycles, self.kernel) // taps)
         channel, tile = self.kernel.reduction[0], self._next_tile
         part = self.ranges[channel]
         first, count = part.start, part.size
@@ -129,6 +134,7 @@ class InputPrefetch:
             wrap = self.builder.apply("wrap", at[channel] - first, count)
             at[channel] = at[channel] - wrap * count
             at[tile] = at[tile] + wrap * self.ranges[tile].size
+        return at
 
     @cached_property
     def _next_tile(self) -> str | None:

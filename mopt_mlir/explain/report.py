@@ -207,9 +207,16 @@ def _microkernel(explanation: Explanation) -> Section:
         ("lanes in use", units.percent(use.useful)),
         ("weights", _weights(explanation)),
         ("stores", "past the caches" if plan.nontemporal else "through the caches"),
-        ("prefetches", f"of output, and of what later register tiles read, into {plan.prefetch}"),
+        (
+            "prefetches",
+            "of output, and of what later register tiles read, into " + _asked_into(plan.prefetch),
+        ),
     )
     return Section("Microkernel", table=Table(("what", "how"), rows, text=(0, 1)))
+
+
+def _asked_into(prefetch: str) -> str:
+    return "L2, input from there into L1" if prefetch == "both" else prefetch
 
 
 def _weights(explanation: Explanation) -> str:

@@ -11,7 +11,7 @@ from mopt_mlir.problem import ElementType
 
 CACHE_NAMES = ("L1", "L2", "L3")
 
-PREFETCH_LEVELS = ("L1", "L2")
+PREFETCH_LEVELS = ("L1", "L2", "both")
 """Caches that code can ask for lines into."""
 
 VECTOR_BITS = (128, 256, 512)
@@ -58,7 +58,8 @@ class Machine:
     which pass the caches by.
 
     `prefetch_into` is the cache into which generated code asks for output and for what later
-    register tiles read, one of PREFETCH_LEVELS.
+    register tiles read, one of PREFETCH_LEVELS; `both` is L2, and for input, shortly before it is
+    read, L1 as well.
     """
 
     name: str
@@ -234,8 +235,9 @@ def _problems(machine: Machine) -> Iterator[str]:
     if machine.unit_bits is not None and machine.unit_bits not in VECTOR_BITS:
         yield f"unit_bits: {machine.unit_bits} is not one of 128, 256, 512"
     if machine.prefetch_into not in PREFETCH_LEVELS:
-        levels = " or ".join(PREFETCH_LEVELS)
-        yield f"prefetch_into: '{machine.prefetch_into}' is not {levels}"
+        *levels, last = PREFETCH_LEVELS
+        known = f"{', '.join(levels)} or {last}"
+        yield f"prefetch_into: '{machine.prefetch_into}' is not {known}"
     # `not >` rather than `<=`, so that a NaN is caught as well
     if not machine.capacity_factor > 0:
         yield f"capacity_factor: {machine.capacity_factor} is not positive"

@@ -54,3 +54,25 @@ func.func @later_channel(%input: memref<1x72x16x16xf32>, %weights: memref<16x72x
     outs(%output : memref<1x16x14x14xf32>)
   return
 }
+
+// With both, each step asks for what later tiles read into L2, and for what it is about to read from
+// there, here the next channel, into L1. Behind the last channel that is the first one of the next
+// register tile.
+
+// CHECK-LABEL: func.func @both
+// CHECK:         affine.prefetch %arg2{{.*}}, read, locality<2>
+// CHECK:         affine.for %[[C:c.*]] = 0 to 32 iter_args
+// CHECK-NOT:     locality<2>
+// CHECK:         %[[WRAP:wrap.*]] = affine.apply #{{.+}}(%[[C]])
+// CHECK-NEXT:    affine.prefetch %arg0[0, %[[C]] - %[[WRAP]] * 32 + 1, %h + %[[R:r.*]], %w + %[[WRAP]] * 14], read, locality<3>
+// CHECK:         affine.prefetch %arg0[0, %[[C]], %h + %[[R]] + 1, %w], read, locality<2>
+// CHECK:         return
+func.func @both(%input: memref<1x32x16x30xf32>, %weights: memref<16x32x3x3xf32>,
+                %output: memref<1x16x14x28xf32>) {
+  linalg.conv_2d_nchw_fchw {mopt.plan = {
+      machine = "znver5", threads = 1, packing = "whole", levels = [], prefetch = "both",
+      microkernel = {lanes = "k", vector = 16, tile = {k = 16, w = 14}, reduction = ["c", "r", "s"]}}}
+    ins(%input, %weights : memref<1x32x16x30xf32>, memref<16x32x3x3xf32>)
+    outs(%output : memref<1x16x14x28xf32>)
+  return
+}

@@ -385,6 +385,11 @@ def test_text_has_each_part(solved: Explanation) -> None:
             {"prefetch": "L2"},
             "prefetches       of output, and of what later register tiles read, into L2",
         ),
+        (
+            {"prefetch": "both"},
+            "prefetches       of output, and of what later register tiles read, into L2, input "
+            "from there into L1",
+        ),
     ],
 )
 def test_text_says_where_stores_and_prefetches_go(change: dict[str, Any], line: str) -> None:

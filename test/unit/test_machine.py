@@ -177,7 +177,7 @@ def test_writing_to_memory_is_optional_and_follows_the_cores() -> None:
         ("znver5,evicted_store_cycles=-1", "evicted_store_cycles: -1.0 is not from 0.001"),
         ("znver5,saved_line_cycles=0", "saved_line_cycles: 0.0 is not from 0.001"),
         ("znver5,crossing_cycles=0", "crossing_cycles: 0.0 is not from 0.001 to 10000 cycles"),
-        ("znver4,prefetch_into=L3", "prefetch_into: 'L3' is not L1 or L2"),
+        ("znver4,prefetch_into=L3", "prefetch_into: 'L3' is not L1, L2 or both"),
         ("znver4,unit_bits=300", "unit_bits: 300 is not one of 128, 256, 512"),
         ("znver5,capacity_factor=1.5", "capacity_factor: 1.5 is more than the whole cache"),
         ("znver5,L1.line=48", "L1.line: 48 is not a power of two"),

@@ -52,7 +52,7 @@ def tile(**sizes: int) -> dict[str, Any]:
         ({"microkernel": replace(KERNEL, tile={"k": 16, "w": 65})}, "needs 65 accumulators"),
         ({"packing": "none"}, "packing is 'none', but 'k' is not contiguous in the weights"),
         ({"nontemporal": True}, "nontemporal stores need whole vectors of 'k'"),
-        ({"prefetch": "L3"}, "prefetch is 'L3', not one of L1, L2"),
+        ({"prefetch": "L3"}, "prefetch is 'L3', not one of L1, L2, both"),
         ({"packing": "L2"}, "packing at L2, which is not a level"),
         ({"packing": "disk"}, "packing is 'disk', not one of"),
         ({"parallel": {"c": 2}}, "parallel names 'c'"),
