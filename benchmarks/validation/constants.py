@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mopt_mlir.codegen.upcoming import NEAR_CYCLES
 from mopt_mlir.machine import by_name
 from mopt_mlir.model import cost, microkernel, visits
 from mopt_mlir.model.estimate import EXPOSED, RUNS_EXPOSED
@@ -16,6 +17,7 @@ _FITTED = "sampled plans of Table 1 on Zen 5, AVX-512 and AVX2 code"
 def constant_rows() -> Rows:
     """A line for each, with its value of today."""
     zen3, zen4, zen5 = map(by_name, ("znver3", "znver4", "znver5"))
+    granite_rapids = by_name("graniterapids")
     evicted = (zen5.evicted_store_cycles, zen4.evicted_store_cycles)
     packing = sorted(cost.PACK_CYCLES.values())
     saved = f"{visits.SAVED_LINE_CYCLES:g} cycles"
@@ -84,6 +86,11 @@ def constant_rows() -> Rows:
             "the cache that output and the input of later tiles are asked for into, on Zen 4",
             zen4.prefetch_into,
             "own plans of all three sets there",
+        ],
+        [
+            "the same on Granite Rapids, and how long before it is read input is asked for into L1",
+            f"{granite_rapids.prefetch_into}, {NEAR_CYCLES} cycles",
+            "own plans of all three sets there; from L2 into L1: of Table 1 only",
         ],
         [
             "a load that crosses a line, on Zen 3",

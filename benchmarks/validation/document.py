@@ -76,8 +76,7 @@ trial. Volumes of fewer than {least_volumes} plans are told, and not judged.
 
 The model was fitted to the trials of Table 1 on Zen 5 ("Constants" says what else was learnt
 where), and it shows: on other operators and another CPU its choice loses more, as a rule, though
-rank correlations are much the same everywhere. `heldout-native` and `heldout-znver4` had the least
-part in it.
+rank correlations are much the same everywhere. The held-out operators had the least part in it.
 """
 
 _ORDERS = """\
