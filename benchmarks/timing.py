@@ -44,7 +44,7 @@ class CacheFlush:
     def __init__(self, cpus: Iterable[int], cache_bytes: int | None = None) -> None:
         self.cpus = tuple(cpus)
         largest = largest_cache() if cache_bytes is None else cache_bytes
-        size = max(min(_FLUSH_FACTOR * largest, _MOST_BALLAST), largest)
+        size = ballast_bytes(largest)
         # a share must exceed a core's private caches as well, which are a small part of `size`
         share = max(size // len(self.cpus), size // 8)
         kept = largest // max(_KEPT_PARTS, 2 * len(self.cpus))  # in all at most half of it
@@ -90,6 +90,11 @@ def time_runs(
         if collecting:
             gc.enable()
     return seconds[drop:]
+
+
+def ballast_bytes(cache_bytes: int) -> int:
+    """What is read to evict all that a last cache of so many bytes keeps."""
+    return max(min(_FLUSH_FACTOR * cache_bytes, _MOST_BALLAST), cache_bytes)
 
 
 def largest_cache(sysfs: Path = _SYSFS) -> int:

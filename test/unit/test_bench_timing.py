@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks import timing
 from benchmarks.environment import choose_cpus, cpu_model, load, worker_environment
-from benchmarks.timing import CacheFlush, aligned_copy, largest_cache, time_runs
+from benchmarks.timing import CacheFlush, aligned_copy, ballast_bytes, largest_cache, time_runs
 from mopt_mlir import UserError
 
 
@@ -38,6 +38,11 @@ def test_warm_runs_flush_nothing():
     calls = []
     assert len(time_runs(lambda: calls.append("run"), 2, 1)) == 2
     assert calls == ["run"] * 3
+
+
+@pytest.mark.parametrize(("cache", "ballast"), [(32, 128), (128, 512), (480, 512), (600, 600)])
+def test_flush_reads_all_of_a_huge_cache_and_four_times_a_smaller_one(cache: int, ballast: int):
+    assert ballast_bytes(cache << 20) == ballast << 20
 
 
 def test_flush_reads_more_than_the_cache_on_each_cpu():
