@@ -5,6 +5,7 @@ from another page, which hardware prefetchers do not foresee: without help every
 memory. So the lines of a later step are asked for, once per run of filter taps: some steps ahead,
 from the end of a register tile on in the next one, or, where the whole reduction is short, the same
 step of a later tile. Where several register tiles share what is read next, each asks for a part.
+What later tiles read may go to L2, and be asked for from there once more, a few steps ahead.
 """
 
 from __future__ import annotations

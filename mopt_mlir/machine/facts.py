@@ -26,11 +26,14 @@ AVX512 = frozenset({"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"})
 _AMX, _PREFETCH_CODE = "amx-tile", "prefetchi"
 """Instructions, by LLVM's names, that came with Sapphire Rapids and with Granite Rapids."""
 
-_WITH_AMX = dict.fromkeys(
-    ("sapphirerapids", "emeraldrapids", "graniterapids", "graniterapids-d", "diamondrapids"),
-    "sapphirerapids",
-)
-"""CPUs, by LLVM's names, and the nearest one that archspec knows."""
+_WITH_AMX: Mapping[str, tuple[str, ...]] = {
+    "sapphirerapids": (),
+    "emeraldrapids": ("sapphirerapids",),
+    "graniterapids": ("sapphirerapids",),
+    "graniterapids-d": ("graniterapids", "sapphirerapids"),
+    "diamondrapids": ("graniterapids", "sapphirerapids"),
+}
+"""CPUs, by LLVM's names, and the ones before them up to the one that archspec knows."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +119,7 @@ def observe(
         architecture=architecture,
         cpu=cpu,
         lineage=lineage,
-        features=frozenset(target.features) & (AVX2 | AVX512),
+        features=_vectors(target),
         threads=threads,
         siblings=_siblings(sysfs),
         caches=_caches(sysfs / f"cpu{min(threads)}"),
@@ -141,10 +144,11 @@ def _microarchitecture(
     """
     if _AMX in instructions and name not in _WITH_AMX:
         name = "graniterapids" if _PREFETCH_CODE in instructions else "sapphirerapids"
-    nearest = _known_as(_WITH_AMX.get(name, name))
+    names = (name, *_WITH_AMX.get(name, ()))
+    nearest = _known_as(names[-1])
     if nearest is None or not _vectors(nearest) <= frozenset(target.features):
         return "", _lineage(target)
-    return name, tuple(dict.fromkeys((name, *_lineage(nearest))))
+    return name, tuple(dict.fromkeys((*names, *_lineage(nearest))))
 
 
 def _known_as(name: str) -> Microarchitecture | None:

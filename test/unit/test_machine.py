@@ -374,7 +374,7 @@ def test_host_of_an_unknown_kind_takes_its_nearest_ancestor() -> None:
         ("icelake-server", set(), "icelake-server", "icelake-server"),
         ("graniterapids", {"amx-tile", "prefetchi"}, "graniterapids", "graniterapids"),
         ("emeraldrapids", {"amx-tile"}, "emeraldrapids", "sapphirerapids"),
-        ("diamondrapids", {"amx-tile", "prefetchi"}, "diamondrapids", "sapphirerapids"),
+        ("diamondrapids", {"amx-tile", "prefetchi"}, "diamondrapids", "graniterapids"),
     ],
 )
 def test_host_with_a_hidden_model_is_known_by_its_instructions(
