@@ -13,9 +13,6 @@ from typing import Any
 from mopt_mlir.bindings import Bindings
 from mopt_mlir.codegen.index import Index
 
-_LOCALITY = {"L1": 3, "L2": 2}
-"""Of a prefetch, by the cache that it is to reach."""
-
 
 class AffineBuilder:
     """Emits loops, branches and accesses to single elements at the current insertion point of
@@ -191,24 +188,3 @@ class AffineBuilder:
         map_, operands = self.map_of(indices)
         attribute = self.ir.AffineMapAttr.get(map_)
         self.bindings.affine.AffineStoreOp(value, memref, operands, attribute, loc=self.location)
-
-    def prefetch(
-        self, memref: Any, indices: Sequence[Index], into: str = "L1", write: bool = False
-    ) -> None:
-        """Ask for the cache line of an element, which may lie outside of the memref, `into` a cache
-        and those around it, perhaps to `write` to it. (That counts for L1 only: x86 has no such
-        prefetch into L2, so that LLVM would ask for it into L1.)"""
-        map_, operands = self.map_of(indices)
-        ir = self.ir
-        i32, i1 = ir.IntegerType.get_signless(32), ir.IntegerType.get_signless(1)
-        ir.Operation.create(
-            "affine.prefetch",
-            operands=[memref, *operands],
-            attributes={
-                "isWrite": ir.IntegerAttr.get(i1, int(write and into == "L1")),
-                "isDataCache": ir.IntegerAttr.get(i1, 1),
-                "localityHint": ir.IntegerAttr.get(i32, _LOCALITY[into]),
-                "map": ir.AffineMapAttr.get(map_),
-            },
-            loc=self.location,
-        )

@@ -11,6 +11,9 @@ from mopt_mlir.codegen.affine import AffineBuilder
 from mopt_mlir.codegen.index import Index
 from mopt_mlir.plan import STORED_IN_PARTS_BYTES
 
+_LOCALITY = {"L1": 3, "L2": 2}
+"""Of a prefetch, by the cache that it is to reach."""
+
 
 class Builder(AffineBuilder):
     """Emits operations at the current insertion point of `bindings`' context.
@@ -98,6 +101,46 @@ class Builder(AffineBuilder):
         if index.constant == 0 and len(index.terms) == 1 and index.terms[0][1] == 1:
             return index.terms[0][0]
         return self.apply("i", index).terms[0][0]
+
+    # ---- prefetches --------------------------------------------------------------------------
+
+    def step_if_reached(self, name: str, index: Index, end: int, step: int) -> Index:
+        """`step` where `index`, which is never negative, is at `end` or beyond, else 0.
+
+        Only prefetches may use it, as it is not affine. A quotient would be, but rounds down below
+        zero, too, which takes more instructions than the prefetches that it would be for.
+        """
+        arith, type_ = self.bindings.arith, self.ir.IndexType.get()
+        limit, zero = self.constant(type_, end), self.constant(type_, 0)
+        is_there = arith.cmpi(arith.CmpIPredicate.uge, self._value(index), limit)
+        with self.named(name):
+            return Index.of(arith.select(is_there, self.constant(type_, step), zero))
+
+    def prefetch(
+        self, memref: Any, indices: Sequence[Index], into: str = "L1", write: bool = False
+    ) -> None:
+        """Ask for the cache line of an element, which may lie outside of the memref, `into` a cache
+        and those around it, perhaps to `write` to it. (That counts for L1 only: x86 has no such
+        prefetch into L2, so that LLVM would ask for it into L1.)"""
+        ir = self.ir
+        i32, i1 = ir.IntegerType.get_signless(32), ir.IntegerType.get_signless(1)
+        attributes = {
+            "isWrite": ir.IntegerAttr.get(i1, int(write and into == "L1")),
+            "isDataCache": ir.IntegerAttr.get(i1, 1),
+            "localityHint": ir.IntegerAttr.get(i32, _LOCALITY[into]),
+        }
+        map_, operands = self.map_of(indices)
+        is_affine = all(map(_is_affine, operands))
+        if is_affine:
+            attributes["map"] = ir.AffineMapAttr.get(map_)
+        else:
+            operands = [self._value(index) for index in indices]
+        ir.Operation.create(
+            "affine.prefetch" if is_affine else "memref.prefetch",
+            operands=[memref, *operands],
+            attributes=attributes,
+            loc=self.location,
+        )
 
     # ---- memrefs and stores past the caches --------------------------------------------------
 
@@ -245,3 +288,8 @@ def _parts(valid: int) -> list[tuple[int, int]]:
             found.append((first, 1 << bit))
             first += 1 << bit
     return found
+
+
+def _is_affine(value: Any) -> bool:
+    """Whether affine accesses may use it: it is not from arithmetic beside them."""
+    return not getattr(value.owner, "name", "").startswith("arith.")

@@ -3,19 +3,24 @@
 // Each step of the input channels reads rows from another page. An outer product of 14 registers
 // takes 7 cycles, the nine of a channel 63: the rows of twelve channels later are asked for, 800
 // cycles before they are read, in every line that they may touch, once per run of taps; from the last
-// channels on those of the next row of output.
+// channels on those of the next row of output, a row of 16 further on and 72 channels of 256 back.
 
-// CHECK-DAG:     #[[WRAP:.+]] = affine_map<(d0) -> ((d0 + 12) floordiv 72)>
-// CHECK-DAG:     #[[WRAPS:.+]] = affine_map<(d0) -> ((d0 + 12) floordiv 144)>
+// CHECK-DAG:     #[[LATER:.+]] = affine_map<(d0) -> (d0 + 12)>
+// CHECK-DAG:     #[[MUCH_LATER:.+]] = affine_map<(d0) -> (d0 + 22)>
 // CHECK-LABEL: func.func @later_channel
 // CHECK:         affine.for %h = 0 to 14
 // CHECK:           affine.for %[[C:c.+]] = 0 to 72 iter_args
 // CHECK:             affine.for %[[R:r.+]] = 0 to 3 iter_args
-// CHECK-NEXT:          %[[ON:.+]] = affine.apply #[[WRAP]](%[[C]])
-// CHECK-NEXT:          affine.prefetch %arg0[0, %[[C]] - %[[ON]] * 72 + 12, %[[ON]] + %h + %[[R]], 0], read, locality<3>
-// CHECK-NEXT:          affine.prefetch %arg0[0, %[[C]] - %[[ON]] * 72 + 12, %[[ON]] + %h + %[[R]], 15], read, locality<3>
+// CHECK-NEXT:          %[[AT:.+]] = affine.apply #[[LATER]](%[[C]])
+// CHECK-NEXT:          %[[BEHIND:.+]] = arith.cmpi uge, %[[AT]], %c72 : index
+// CHECK-NEXT:          %[[WRAP:.+]] = arith.select %[[BEHIND]], %c-18416, %c0 : index
+// CHECK-NEXT:          %[[CHANNEL:.+]] = affine.apply #[[LATER]](%[[C]])
+// CHECK-NEXT:          %[[ROW:.+]] = affine.apply #{{.+}}(%h, %[[R]])
+// CHECK-NEXT:          memref.prefetch %arg0[%c0, %[[CHANNEL]], %[[ROW]], %[[WRAP]]], read, locality<3>
+// CHECK:               %[[END:.+]] = affine.apply #{{.+}}(%[[WRAP]])
+// CHECK-NEXT:          memref.prefetch %arg0[%c0, %{{.+}}, %{{.+}}, %[[END]]], read, locality<3>
 // CHECK-NEXT:          affine.for %s{{.*}} = 0 to 3 iter_args
-// CHECK-NOT:             affine.prefetch
+// CHECK-NOT:             prefetch
 // CHECK:         return
 func.func @later_channel(%input: memref<1x72x16x16xf32>, %weights: memref<16x72x3x3xf32>,
                          %output: memref<1x16x14x14xf32>) {
@@ -31,7 +36,9 @@ func.func @later_channel(%input: memref<1x72x16x16xf32>, %weights: memref<16x72x
 
 // CHECK-LABEL: func.func @latency
 // CHECK:           affine.for %[[C:c.+]] = 0 to 72 iter_args
-// CHECK:             affine.prefetch %arg0[0, %[[C]] - %{{.+}} * 72 + 22, %{{.+}}, %{{.+}}], read
+// CHECK:             arith.select
+// CHECK-NEXT:        %[[CHANNEL:.+]] = affine.apply #[[MUCH_LATER]](%[[C]])
+// CHECK:             memref.prefetch %arg0[%c0, %[[CHANNEL]], %{{.+}}, %{{.+}}], read
 func.func @latency(%input: memref<1x72x16x16xf32>, %weights: memref<16x72x3x3xf32>,
                    %output: memref<1x16x14x14xf32>) {
   linalg.conv_2d_nchw_fchw {mopt.plan = {
@@ -50,8 +57,10 @@ func.func @latency(%input: memref<1x72x16x16xf32>, %weights: memref<16x72x3x3xf3
 // CHECK:           affine.for %c_L1 = 0 to 144 step 72
 // CHECK:             affine.for %[[C:c.+]] = #{{.+}}(%c_L1) to #{{.+}}(%c_L1) iter_args
 // CHECK:               affine.for %[[R:r.+]] = 0 to 3 iter_args
-// CHECK-NEXT:            %[[ON:.+]] = affine.apply #[[WRAPS]](%[[C]])
-// CHECK-NEXT:            affine.prefetch %arg0[0, %[[C]] - %[[ON]] * 144 + 12, %[[ON]] + %h_L1 + %[[R]], 0], read
+// CHECK-NEXT:            %[[AT:.+]] = affine.apply #[[LATER]](%[[C]])
+// CHECK-NEXT:            %[[BEHIND:.+]] = arith.cmpi uge, %[[AT]], %c144 : index
+// CHECK-NEXT:            %[[WRAP:.+]] = arith.select %[[BEHIND]], %c-36848, %c0 : index
+// CHECK:                 memref.prefetch %arg0[%c0, %{{.+}}, %{{.+}}, %[[WRAP]]], read
 func.func @parts_of_channels(%input: memref<1x144x16x16xf32>, %weights: memref<16x144x3x3xf32>,
                              %output: memref<1x16x14x14xf32>) {
   linalg.conv_2d_nchw_fchw {mopt.plan = {
