@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mopt_mlir.codegen import prefetch
 from mopt_mlir.codegen.upcoming import NEAR_CYCLES
 from mopt_mlir.machine import by_name
 from mopt_mlir.model import cost, microkernel, visits
@@ -91,6 +92,16 @@ def constant_rows() -> Rows:
             "the same on Granite Rapids, and how long before it is read input is asked for into L1",
             f"{granite_rapids.prefetch_into}, {NEAR_CYCLES} cycles",
             "own plans of all three sets there; from L2 into L1: of Table 1 only",
+        ],
+        [
+            "an outer product beyond its multiply-adds and loads, on Granite Rapids",
+            f"{granite_rapids.loop_cycles:g} cycles",
+            "sampled plans of Table 1 there, with operands that fit into L1",
+        ],
+        [
+            "rows of taps asked for at once, passes through input asked for twice: at most",
+            f"{prefetch.ROWS_AT_ONCE} and {prefetch.FEW_PASSES}",
+            "own plans of all three sets on Granite Rapids",
         ],
         [
             "a load that crosses a line, on Zen 3",

@@ -52,10 +52,11 @@ class Machine:
     Optional, None where nobody measured it: `evicted_store_cycles` is how long a store waits for a
     line of L1 that stores to others of its set have evicted, `saved_line_cycles` what each line of
     sums costs that is stored to be gone on with later, `crossing_cycles` how long a core waits for
-    a load that crosses a line of cache, besides the slot that it takes more; `dram_write_bandwidth`
-    is the GB/s at which the stores of one core reach memory through its caches, each line being
-    read first and written back later; `dram_stream_bandwidth` the same for non-temporal stores,
-    which pass the caches by.
+    a load that crosses a line of cache, besides the slot that it takes more, `loop_cycles` what an
+    outer product costs beyond its multiply-adds and loads; `dram_write_bandwidth` is the GB/s at
+    which the stores of one core reach memory through its caches, each line being read first and
+    written back later; `dram_stream_bandwidth` the same for non-temporal stores, which pass the
+    caches by.
 
     `prefetch_into` is the cache into which generated code asks for output and for what later
     register tiles read, one of PREFETCH_LEVELS; `both` is L2, and for input, shortly before it is
@@ -78,6 +79,7 @@ class Machine:
     evicted_store_cycles: float | None = None
     saved_line_cycles: float | None = None
     crossing_cycles: float | None = None
+    loop_cycles: float | None = None
     capacity_factor: float = 0.75
     dram_write_bandwidth: float | None = None
     dram_write_bandwidth_all: float | None = None

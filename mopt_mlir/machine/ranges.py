@@ -39,6 +39,7 @@ RANGES: Mapping[str, Range] = {
     "evicted_store_cycles": _CYCLES,
     "saved_line_cycles": _CYCLES,
     "crossing_cycles": _CYCLES,
+    "loop_cycles": _CYCLES,
     "dram_bandwidth": _BANDWIDTH,
     "dram_bandwidth_all": _BANDWIDTH_ALL,
     "dram_write_bandwidth": _BANDWIDTH,

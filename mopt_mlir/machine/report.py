@@ -21,6 +21,7 @@ UNITS = {
     "evicted_store_cycles": "cycles",
     "saved_line_cycles": "cycles",
     "crossing_cycles": "cycles",
+    "loop_cycles": "cycles",
     "size": "bytes",
     "line": "bytes",
     "bandwidth": "GB/s",

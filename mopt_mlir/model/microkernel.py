@@ -18,7 +18,8 @@ from mopt_mlir.plan import STORED_IN_PARTS_BYTES, Microkernel
 from mopt_mlir.problem import Problem, Tensor
 
 LOOP_CYCLES = 0.25
-"""Per reduction step: what the loop costs beyond its FMAs."""
+"""Per reduction step: what the loop costs beyond its FMAs. A machine may say otherwise for
+predicted times."""
 
 OVERLAP = 6
 """The exponent of the norm in which issue slots and latency add up: tiles whose accumulators just

@@ -143,7 +143,7 @@ def _visit_cycles(machine: Machine, tile: RegisterTile, visits: Visits) -> float
     operations = steps * (sums + tile.loads) + 2 * sums
     in_flight = 1 + WINDOW / operations
     chain = (steps * machine.fma_latency + DRAIN_CYCLES) / in_flight
-    waiting = steps * (LOOP_CYCLES + tile.waiting)
+    waiting = steps * ((machine.loop_cycles or LOOP_CYCLES) + tile.waiting)
     evicted = tile.store_conflicts + EVICTED_SUMS_CYCLES * visits.evicted
     saved = machine.saved_line_cycles or SAVED_LINE_CYCLES
     waiting += (evicted + saved * tile.lines) * again

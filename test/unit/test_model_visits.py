@@ -9,6 +9,7 @@ from mopt_mlir.machine import by_name
 from mopt_mlir.model.estimate import estimate
 from mopt_mlir.model.microkernel import (
     EVICTED_SUMS_CYCLES,
+    LOOP_CYCLES,
     RegisterTile,
     TileKind,
     register_work,
@@ -103,6 +104,16 @@ def test_lines_of_sums_that_are_left_behind_cost_every_visit_but_the_last(given,
     )
     assert [kind.tile.lines for kind in wide] == [28, 14]  # eight channels in a whole vector
     assert [kind.tile.lines for kind in narrow] == [28, 7]
+
+
+@pytest.mark.parametrize(("given", "each"), [(None, LOOP_CYCLES), (2.5, 2.5)])
+def test_each_outer_product_costs_what_the_machine_says(given, each):
+    """The sums of a single visit wait for nothing, so that issue and steps are all there is."""
+    short, long = (
+        cycles(tile(28, 16, steps), machine=replace(MACHINE, loop_cycles=given))
+        for steps in (10_000, 20_000)
+    )
+    assert (long - short) / 10_000 == pytest.approx(14 + each, rel=0.01)
 
 
 def test_a_vector_of_several_slots_takes_as_many_of_each_unit():
