@@ -139,3 +139,22 @@ func.func @both_many_passes(%input: memref<1x72x16x16xf32>, %weights: memref<144
     outs(%output : memref<1x144x14x14xf32>)
   return
 }
+
+// Two rows of output and three of taps read four rows of input, each of which is asked for once.
+
+// CHECK-LABEL: func.func @both_two_rows
+// CHECK:         affine.for %c{{.*}} = 0 to 72 iter_args
+// CHECK-COUNT-8:   memref.prefetch %arg0[{{.*}}], read, locality<3>
+// CHECK-NOT:       locality<3>
+// CHECK-COUNT-8:   memref.prefetch %arg0[{{.*}}], read, locality<2>
+// CHECK-NOT:       memref.prefetch
+// CHECK:         return
+func.func @both_two_rows(%input: memref<1x72x16x16xf32>, %weights: memref<16x72x3x3xf32>,
+                         %output: memref<1x16x14x14xf32>) {
+  linalg.conv_2d_nchw_fchw {mopt.plan = {
+      machine = "znver5", threads = 1, packing = "whole", levels = [], prefetch = "both",
+      microkernel = {lanes = "k", vector = 16, tile = {k = 16, h = 2, w = 14}, reduction = ["c", "r", "s"]}}}
+    ins(%input, %weights : memref<1x72x16x16xf32>, memref<16x72x3x3xf32>)
+    outs(%output : memref<1x16x14x14xf32>)
+  return
+}
