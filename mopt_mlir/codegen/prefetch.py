@@ -44,8 +44,8 @@ _FMA_LATENCY = 4  # cycles
 FEW_PASSES = 8
 """Through the input, of which the first finds it outside of L2: where there are more, asking for it
 into L2 is in vain too often. Measured on Granite Rapids, cold, against asking for it into L1 at
-once: 3x3 layers of 2 to 8 passes take up to 10% less time, a 1x1 layer of 900 takes 5% more. (L1
-alone has too few misses under way to stream from memory.)"""
+once: 3x3 layers of 2 to 8 passes take up to 10% less time, a 1x1 layer of 900 takes 5% more. (We
+suppose that L1 alone has room for too few misses.)"""
 
 ROWS_AT_ONCE = 4
 """Of taps, that are asked for together: their addresses are one and distances from it. Measured on
@@ -244,12 +244,11 @@ def _part(
 def runs(tensor: Tensor, at: Mapping[str, Index], sizes: Mapping[str, int]) -> list[list[Index]]:
     """The first element of each run along the last axis that a register tile at `at` reads."""
     dims = [dim for dim in sizes if dim in tensor.dims and dim not in tensor.axes[-1].dims]
-    found: dict[tuple[Index, ...], list[Index]] = {}
+    found: dict[tuple[Index, ...], None] = {}  # in order, each once
     for offsets in product(*(range(sizes[dim]) for dim in dims)):
         moved = {dim: at[dim] + offset for dim, offset in zip(dims, offsets, strict=True)}
-        run = element(tensor, {**at, **moved})
-        found.setdefault(tuple(run), run)
-    return list(found.values())
+        found[tuple(element(tensor, {**at, **moved}))] = None
+    return [list(run) for run in found]
 
 
 def _lines(tensor: Tensor, sizes: Mapping[str, int]) -> list[Index]:

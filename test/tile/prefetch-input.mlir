@@ -336,3 +336,20 @@ func.func @in_vain(%input: memref<1x88x1x240xf32>, %weights: memref<16x88x1x1xf3
     outs(%output : memref<1x16x1x240xf32>)
   return
 }
+
+// Where the way from row to row is not known, nobody knows the way from behind the last channel to the
+// next row: the channels behind it are asked for.
+
+// CHECK-LABEL: func.func @unknown_rows
+// CHECK:         affine.for %[[C:c.+]] = 0 to 72 iter_args
+// CHECK:           affine.for %[[R:r.+]] = 0 to 3 iter_args
+// CHECK-NEXT:        affine.prefetch %arg0[0, %[[C]] + 12, %h + %[[R]], 0], read, locality<3>
+func.func @unknown_rows(%input: memref<1x72x16x16xf32, strided<[?, 300, ?, 1]>>,
+                        %weights: memref<16x72x3x3xf32>, %output: memref<1x16x14x14xf32>) {
+  linalg.conv_2d_nchw_fchw {mopt.plan = {
+      machine = "znver5", threads = 1, packing = "whole", levels = [],
+      microkernel = {lanes = "k", vector = 16, tile = {k = 16, w = 14}, reduction = ["c", "r", "s"]}}}
+    ins(%input, %weights : memref<1x72x16x16xf32, strided<[?, 300, ?, 1]>>, memref<16x72x3x3xf32>)
+    outs(%output : memref<1x16x14x14xf32>)
+  return
+}
