@@ -7,8 +7,9 @@ from math import isnan, nan
 from statistics import median
 
 from ..summary import geometric_mean
-from .criteria import figures
+from .criteria import USUAL_LOSS, figures
 from .judgement import GOOD, Trial
+from .misses import MISJUDGED, NOISE, reasons_of
 from .orders import COMPUTE, OBJECTIVE, PREDICTED, Order, orders
 from .tables import number, percent
 
@@ -19,15 +20,18 @@ _TEXT = """\
   {samples} random plans in {wins} cases, a case being an operator in a trial; {advantage}
   times as fast in the geometric mean of a trial.
 - Against the fastest of all plans that were timed with it, it loses {own} (means of trials).
-  In {ours} cases that is the plan itself or another candidate of the same solver: how far the
-  fastest plan of all is, nobody knows.
+  In {ours} cases that is the plan itself or another candidate of the same solver. (There may be
+  faster plans outside of the sample and the candidates.)
 - Predicted and measured times of random plans have rank correlations of {correlation}
   (medians of trials; the worst operator of all has {least}), those of good ones, which take up to
   {good} times as long as the best, {good_correlation}. The time to compute alone, without memory,
   would have {compute}.
 - To pick the fastest of {samples} random plans takes more than that. What is lost by the model's
-  choice among them misses {missed} of the limits below; the mean loss is {sample}, by the
-  objective that the solver minimises {objective}.
+  choice among them misses {missed} figures below (four for each trial); the mean loss is {sample},
+  by the objective that the solver minimises {objective}. Of the choices that lose more than
+  {usual_loss:.0%}, {losing} in all, {noise} may be noise and {unusual} come from an error that is
+  unusual for good plans of the operator; the rest come from errors that these usually have ("Plans
+  that the model misjudges").
 - What the slowest memory of a random plan moves is predicted with median errors of up to {volume},
   against simulated caches.
 - The fastest of five candidates is {gain} times as fast as the own plan.
@@ -52,6 +56,7 @@ def in_short(trials: Sequence[Trial]) -> str:
         return [x for orders in ranked if not isnan(x := value(orders[model]))]
 
     limits = [f for f in found if "among the sample" in f.title and not isnan(f.value)]
+    reasons = reasons_of(trials)
     leads = [[v.lead for v in trial.verdicts if not isnan(v.lead)] for trial in trials]
     return _TEXT.format(
         samples=round(median([len(verdict.sample) for verdict in verdicts] or [0])),
@@ -65,6 +70,10 @@ def in_short(trials: Sequence[Trial]) -> str:
         compute=_between(means_of(COMPUTE, lambda order: order.spearman), number),
         good_correlation=_between(means_of(PREDICTED, lambda order: order.good), number),
         missed=f"{sum(not f.is_met for f in limits)} of {len(limits)}",
+        losing=len(reasons),
+        usual_loss=USUAL_LOSS,
+        noise=reasons.count(NOISE),
+        unusual=reasons.count(MISJUDGED),
         sample=_between(means_of(PREDICTED, lambda order: order.loss), percent),
         objective=_between(means_of(OBJECTIVE, lambda order: order.loss), percent),
         volume=percent(max(values_of("slowest memory: median error"), default=nan)),

@@ -14,11 +14,11 @@ from ..comparison import Comparison
 from ..document import markdown, software
 from ..latency import PARTS
 from ..peers import REGISTRY
-from . import faults, figures, peers, tables, volume_tables
+from . import faults, figures, misses, peers, tables, volume_tables
 from .abstract import in_short
 from .accuracy import DRAWS
 from .constants import CONSTANT_COLUMNS, constant_rows
-from .criteria import LEAST_VOLUMES, USUAL_LOSS, WORST_LOSS
+from .criteria import LEAST_VOLUMES, USUAL_LOSS
 from .judgement import GOOD, Trial
 from .measure import (
     FINAL_MEASURED,
@@ -100,6 +100,26 @@ of the size given (the standard deviation of its logarithm): means over {draws} 
 operator the median, and how often all four figures of losses among the sample are reached. The
 error of the model is that of plans that take up to {good} times as long as the best, less what all
 of an operator have in common, the mean over the operators.
+"""
+
+_MISSES = """\
+## Plans that the model misjudges
+
+Every choice that loses more than {usual:.0%}, beside the plan that beats it, and why. *Error*: by
+how much a plan takes longer than predicted, beyond what the good sampled plans of the operator do
+on average; *usual error*: the standard deviation of theirs.
+
+- *May be noise*: it loses at most {unusual:g} standard errors of what is lost.
+- *The objective's*: predicted times prefer the plan that beats it; what the solver minimises, by
+  which own plans are chosen, does not.
+- *An unusual error*: the choice takes longer than predicted, or the other plan less, by more than
+  {unusual:g} usual errors. "What the model leaves out" has what is known of each.
+- *Usual errors*: no more than that. The two are predicted to take about as long, and of plans with
+  such errors the one that is predicted best is seldom the fastest ("How accurate predictions have
+  to be").
+
+The five best of an operator lose more than they should for the same reasons: the fastest plan is
+predicted to be slower than five others.
 """
 
 _REPEATS = """\
@@ -212,9 +232,7 @@ def _sections(
     yield "## Data volumes\n"
     for trial in trials:
         yield from _volumes(trial)
-    yield "## Plans that the model misjudges\n"
-    for trial in trials:
-        yield from _wrong(trial)
+    yield from _misjudged(trials)
 
 
 def _machines(trials: Sequence[Trial]) -> Iterator[str]:
@@ -323,23 +341,23 @@ def _given_up(trial: Trial) -> str:
     return f"{len(trial.given_up)} were given up{f' ({each})' if each else ''}"
 
 
-def _wrong(trial: Trial) -> Iterator[str]:
-    yield f"### {trial.title}\n"
-    for misses, what in (
-        (faults.miss_rows(trial), f"Own plans that lose more than {USUAL_LOSS:.0%}"),
-        (
-            faults.sample_miss_rows(trial),
-            f"Choices among the sample that lose over {WORST_LOSS:.1%}",
-        ),
-    ):
-        if misses:
-            yield f"{what}:\n"
-            yield markdown(faults.MISS_COLUMNS, misses)
-    yield (
-        "Kinds of plans, and how far their measured times are from the predicted ones, relative to "
-        "the mean of their operator (geometric mean, and spread as a factor):\n"
-    )
-    yield markdown(faults.GROUP_COLUMNS, faults.group_rows(trial))
+def _misjudged(trials: Sequence[Trial]) -> Iterator[str]:
+    yield _MISSES.format(usual=USUAL_LOSS, unusual=misses.UNUSUAL)
+    yield markdown(misses.REASON_COLUMNS, misses.reason_rows(trials))
+    for trial in trials:
+        yield f"### {trial.title}\n"
+        for found, what in (
+            (misses.own_misses(trial), "Own plans"),
+            (misses.sample_misses(trial), "Choices among the sample"),
+        ):
+            if rows := misses.miss_rows(found):
+                yield f"{what} that lose more than {USUAL_LOSS:.0%}:\n"
+                yield markdown(misses.MISS_COLUMNS, rows)
+        yield (
+            "Kinds of plans: how far their measured times are from the predicted ones, relative "
+            "to the mean of their operator (geometric mean, and spread as a factor):\n"
+        )
+        yield markdown(faults.GROUP_COLUMNS, faults.group_rows(trial))
 
 
 def _comparison(title: str, comparison: Comparison, drawn: set[str]) -> Iterator[str]:

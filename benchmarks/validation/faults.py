@@ -1,5 +1,4 @@
-"""What the model gets wrong: the plans that it should have taken, and the kinds of plans that it
-misjudges."""
+"""The kinds of plans that the model misjudges."""
 
 from __future__ import annotations
 
@@ -8,51 +7,10 @@ from collections.abc import Callable, Sequence
 from math import exp, prod
 from statistics import fmean, pstdev
 
-from .criteria import USUAL_LOSS, WORST_LOSS
 from .judgement import Point, Trial, Verdict, residuals
 from .tables import Rows
 
-MISS_COLUMNS = ("operator", "plan", "predicted, ms", "measured, ms", "what")
 GROUP_COLUMNS = ("plans with", "number", "measured / predicted", "spread")
-
-
-def miss_rows(trial: Trial) -> Rows:
-    """Of each operator whose own plan is beaten by more than usual: that plan, and the best."""
-    rows: Rows = []
-    for verdict in trial.verdicts:
-        own, best = verdict.own, verdict.best
-        if own is not None and verdict.chosen_loss(1) > USUAL_LOSS:
-            rows += [_miss_row(verdict.name, "own", own), _miss_row("", "best", best)]
-    return rows
-
-
-def sample_miss_rows(trial: Trial) -> Rows:
-    """Of each operator on which more is lost among the sample than the paper's worst does: the
-    plan that is predicted best, and the best."""
-    rows: Rows = []
-    for verdict in trial.verdicts:
-        if verdict.sample and verdict.top_loss(1) > WORST_LOSS:
-            (chosen,), best = verdict.foremost(1), verdict.best_sampled
-            rows += [_miss_row(verdict.name, "chosen", chosen), _miss_row("", "best", best)]
-    return rows
-
-
-def _miss_row(operator: str, which: str, point: Point) -> list[str]:
-    predicted, measured = 1e3 * point.prediction.cost, 1e3 * point.seconds
-    return [operator, which, f"{predicted:.3f}", f"{measured:.3f}", describe(point)]
-
-
-def describe(point: Point) -> str:
-    """A plan in a line: register tile, packing, tiles of each level and their classes."""
-    plan = point.plan
-    tile = " ".join(f"{dim}{size}" for dim, size in plan.microkernel.tile.items())
-    levels = "; ".join(
-        f"{level.name} {' '.join(f'{d}{n}' for d, n in level.tile.items())} "
-        f"({point.prediction.classes[level.name]})"
-        for level in plan.levels
-    )
-    streamed = ", nontemporal" if plan.nontemporal else ""
-    return f"{tile}, packing {plan.packing}{streamed}; {levels}"
 
 
 Feature = Callable[[Verdict, Point], str]

@@ -9,7 +9,7 @@ from benchmarks.results import Record, Results
 from benchmarks.validation import (
     criteria,
     document,
-    faults,
+    misses,
     orders,
     peers,
     repeats,
@@ -495,13 +495,16 @@ def test_figures_of_volumes_say_how_many_plans_they_rest_on(tmp_path):
 
 def test_choices_that_lose_much_are_shown_beside_the_best(tmp_path):
     trial, _ = trial_of(tmp_path, (2.0, 1.6, 0.8, 4.0, 5.0))
-    assert [row[:2] for row in faults.sample_miss_rows(trial)] == [["R0", "chosen"], ["", "best"]]
-    chosen, best = (float(row[3]) for row in faults.sample_miss_rows(trial))
-    assert (chosen, best) == (2.0, 0.8)
-    assert "Choices among the sample that lose over 4.5%:" in text_of(trial)
+    rows = misses.miss_rows(misses.sample_misses(trial))
+    chosen, best = (dict(zip(misses.MISS_COLUMNS, row, strict=True)) for row in rows)
+    assert (chosen["operator"], chosen["lost"], chosen["plan"]) == ("R0", "60.0% +- 0.0%", "chosen")
+    assert (best["operator"], best["plan"]) == ("", "best")
+    assert (chosen["measured, ms"], best["measured, ms"]) == ("2.000", "0.800")
+    assert "Choices among the sample that lose more than 3%:" in text_of(trial)
+    assert all(" | ".join(row) in text_of(trial) for row in rows)
     (tmp_path / "right").mkdir()
     right, _ = trial_of(tmp_path / "right", (2.0, 2.1, 2.2, 4.0, 5.0))
-    assert faults.sample_miss_rows(right) == []
+    assert list(misses.sample_misses(right)) == []
 
 
 def test_what_today_s_model_likes_and_only_first_rounds_know_is_told(tmp_path):
@@ -528,7 +531,9 @@ def test_the_document_begins_with_what_was_found(tmp_path):
     assert "cases, a case being an operator in a trial; 0.80 to 2.00 times as fast" in text
     assert "it loses 0.0% to 20.0% (means of trials). In 1 of 3 cases that is the plan" in text
     # the first choice loses 60%, of one operator there is no other; top-5 loses nothing
-    assert "misses 3 of 12 of the limits below; the mean loss is 0.0% to 60.0%" in text
+    missed = "misses 3 of 12 figures below (four for each trial)"
+    assert f"{missed}; the mean loss is 0.0% to 60.0%" in text
+    assert "lose more than 3%, 1 in all, 0 may be noise and 1 come from an error that is" in text
     assert f"| other | `{MACHINE.cpu}` | 256-bit | L1 32 KiB, L2 256 KiB," in text
 
 

@@ -1,0 +1,143 @@
+"""What is lost by choices that lose more than usual, and by which errors of the model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import expm1, log
+from statistics import fmean, pstdev
+
+from .criteria import USUAL_LOSS
+from .judgement import Point, Trial, Verdict
+from .tables import Rows, percent
+
+UNUSUAL = 2.0
+"""Errors of so many standard deviations are none that good plans usually have; a loss of fewer
+standard errors may be noise."""
+
+NOISE = "may be noise"
+OBJECTIVE = "the objective's"
+MISJUDGED = "an unusual error"
+USUAL = "usual errors"
+REASONS = (NOISE, OBJECTIVE, MISJUDGED, USUAL)
+
+MISS_COLUMNS = (
+    "operator",
+    "lost",
+    "why",
+    "usual error",
+    "plan",
+    "predicted, ms",
+    "measured, ms",
+    "error",
+    "what",
+)
+REASON_COLUMNS = ("trial", "choice", f"lose over {USUAL_LOSS:.0%}", *REASONS)
+
+
+@dataclass(frozen=True)
+class Miss:
+    """A choice and the plan that beats it. `noise` is the relative standard error of `loss`."""
+
+    verdict: Verdict
+    chosen: Point
+    best: Point
+    loss: float
+    noise: float
+
+    @cached_property
+    def _errors(self) -> list[float]:
+        """Logarithms of measured / predicted times of the operator's good sampled plans, of which
+        both are one if there are no others."""
+        return [_log_ratio(point) for point in self.verdict.good or (self.chosen, self.best)]
+
+    @property
+    def usual(self) -> float:
+        """The standard deviation of the errors that good plans have."""
+        return pstdev(self._errors)
+
+    def error(self, point: Point) -> float:
+        """By how much `point` takes longer than predicted, as a logarithm, beyond what all good
+        plans of the operator do."""
+        return _log_ratio(point) - fmean(self._errors)
+
+    @property
+    def reason(self) -> str:
+        """The first of REASONS that holds."""
+        if self.loss <= UNUSUAL * self.noise:
+            return NOISE
+        if self.best.prediction.cost < self.chosen.prediction.cost:
+            return OBJECTIVE
+        if max(self.error(self.chosen), -self.error(self.best)) > UNUSUAL * self.usual:
+            return MISJUDGED
+        return USUAL
+
+
+def _log_ratio(point: Point) -> float:
+    return log(point.seconds / point.prediction.cost)
+
+
+def own_misses(trial: Trial) -> Iterator[Miss]:
+    """Own plans that lose more than usual against all that was timed."""
+    for verdict in trial.verdicts:
+        loss = verdict.chosen_loss(1)
+        if verdict.own is not None and loss > USUAL_LOSS:
+            yield Miss(verdict, verdict.own, verdict.best, loss, verdict.noise)
+
+
+def sample_misses(trial: Trial) -> Iterator[Miss]:
+    """The model's choices among the sample that lose more than usual against the best of it."""
+    for verdict in trial.verdicts:
+        if verdict.sample and verdict.top_loss(1) > USUAL_LOSS:
+            (chosen,) = verdict.foremost(1)
+            loss, noise = verdict.top_loss(1), verdict.noise_of_top
+            yield Miss(verdict, chosen, verdict.best_sampled, loss, noise)
+
+
+def miss_rows(misses: Iterable[Miss]) -> Rows:
+    """Two lines for each: the choice, and the plan that beats it."""
+    rows: Rows = []
+    for miss in misses:
+        lost = f"{percent(miss.loss)} +- {percent(miss.noise)}"
+        head = [miss.verdict.name, lost, miss.reason, percent(miss.usual)]
+        rows += [
+            [*head, "chosen", *_point_cells(miss, miss.chosen)],
+            [""] * len(head) + ["best", *_point_cells(miss, miss.best)],
+        ]
+    return rows
+
+
+def _point_cells(miss: Miss, point: Point) -> list[str]:
+    times = (f"{1e3 * seconds:.3f}" for seconds in (point.prediction.cost, point.seconds))
+    return [*times, f"{expm1(miss.error(point)):+.1%}", describe(point)]
+
+
+def reason_rows(trials: Iterable[Trial]) -> Rows:
+    """How many choices of each trial lose more than usual, and why."""
+    rows = []
+    for trial in trials:
+        for choice, misses in (("sample", sample_misses(trial)), ("own", own_misses(trial))):
+            reasons = [miss.reason for miss in misses]
+            counts = (str(reasons.count(reason) or "") for reason in REASONS)
+            title = trial.title if choice == "sample" else ""
+            rows.append([title, choice, str(len(reasons)), *counts])
+    return rows
+
+
+def reasons_of(trials: Sequence[Trial]) -> list[str]:
+    """Those of all choices among samples that lose more than usual."""
+    return [miss.reason for trial in trials for miss in sample_misses(trial)]
+
+
+def describe(point: Point) -> str:
+    """A plan in a line: register tile, packing, tiles of each level and their classes."""
+    plan = point.plan
+    tile = " ".join(f"{dim}{size}" for dim, size in plan.microkernel.tile.items())
+    levels = "; ".join(
+        f"{level.name} {' '.join(f'{d}{n}' for d, n in level.tile.items())} "
+        f"({point.prediction.classes[level.name]})"
+        for level in plan.levels
+    )
+    streamed = ", nontemporal" if plan.nontemporal else ""
+    return f"{tile}, packing {plan.packing}{streamed}; {levels}"

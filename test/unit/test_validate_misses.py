@@ -1,0 +1,85 @@
+"""Why choices lose, on plans whose errors are made up."""
+
+from math import exp, log
+from statistics import pstdev
+from types import SimpleNamespace
+
+import pytest
+
+from benchmarks.validation import misses
+from benchmarks.validation.judgement import Trial, Verdict
+from benchmarks.workloads import Workload
+
+OTHERS = [(1.1, sign * 0.05) for sign in (1, -1) * 4]
+"""Good plans that are not the best: predicted seconds, and the logarithm of what they are off."""
+
+
+def trial(*plans: tuple[float, float], uncertainty: float = 0.01, own: bool = False) -> Trial:
+    """An operator with plans of so many predicted seconds that are off by such a factor's logarithm
+    each; the first is the own one, if there is one."""
+    points = {
+        str(turn): SimpleNamespace(
+            key=str(turn),
+            seconds=predicted * exp(error),
+            prediction=SimpleNamespace(cost=predicted),
+            sampled=not (own and turn == 0),
+            final=False,
+            uncertainty=uncertainty,
+        )
+        for turn, (predicted, error) in enumerate(plans)
+    }
+    workload = Workload("R0", k=1, h=1, w=1, c=1, r=1, s=1)
+    verdict = Verdict(workload, 1.0, points, ("0",) if own else (), 0.0, ())
+    return Trial("table1-native", {}, (verdict,), (), (), ())
+
+
+def test_errors_are_those_beyond_what_good_plans_have_in_common():
+    """All take 1.2 times as long as predicted, and one a fifth more."""
+    bad = (5.0, 3.0)
+    plans = [(1.0, 0.2), (1.001, 0.0), *((predicted, 0.0) for predicted, _ in OTHERS), bad]
+    shifted = [(predicted, error + log(1.2)) for predicted, error in plans]
+    (miss,) = misses.sample_misses(trial(*shifted))
+    assert miss.loss == pytest.approx(1 - 1.001 * exp(-0.2))
+    assert miss.error(miss.chosen) == pytest.approx(0.2 - 0.02)
+    assert miss.error(miss.best) == pytest.approx(-0.02)
+    assert miss.usual == pytest.approx(pstdev([0.2] + [0.0] * 9))
+
+
+@pytest.mark.parametrize(
+    ("chosen", "best", "uncertainty", "reason"),
+    [
+        (0.05, -0.05, 0.01, misses.USUAL),
+        (0.05, -0.05, 0.05, misses.NOISE),  # 0.094 is lost, 0.071 the standard error of both
+        (0.2, -0.02, 0.01, misses.MISJUDGED),
+        (0.05, -0.25, 0.01, misses.MISJUDGED),
+        (-0.02, -0.08, 0.01, misses.USUAL),
+    ],
+)
+def test_why_a_choice_among_the_sample_loses(chosen, best, uncertainty, reason):
+    found = trial((1.0, chosen), (1.001, best), *OTHERS, uncertainty=uncertainty)
+    assert misses.reasons_of([found]) == [reason]
+
+
+def test_the_objective_is_to_blame_where_predicted_times_know_better():
+    """An own plan that takes as long as predicted, and a sampled one that is predicted to be and is
+    faster; the choice among the sample is the fastest there."""
+    found = trial((1.0, 0.0), (0.95, 0.0), *OTHERS, own=True)
+    assert [miss.reason for miss in misses.own_misses(found)] == [misses.OBJECTIVE]
+    assert not list(misses.sample_misses(found))
+    slower = trial((1.0, 0.05), (1.0, 0.0), *OTHERS, own=True)
+    assert [miss.reason for miss in misses.own_misses(slower)] == [misses.USUAL]
+
+
+def test_reasons_are_counted_by_trial():
+    lost = trial((1.0, 0.05), (1.001, -0.05), *OTHERS)
+    won = trial((1.0, 0.0), (1.001, 0.0), *OTHERS, own=True)
+    rows = [dict(zip(misses.REASON_COLUMNS, row, strict=True))
+            for row in misses.reason_rows([lost, won])]  # fmt: skip
+    assert [row["choice"] for row in rows] == ["sample", "own"] * 2
+    assert [row["lose over 3%"] for row in rows] == ["1", "0", "0", "0"]
+    assert [row[misses.USUAL] for row in rows] == ["1", "", "", ""]
+
+
+def test_what_loses_less_than_usual_is_no_miss():
+    assert not list(misses.sample_misses(trial((1.0, 0.029), (1.001, 0.0), *OTHERS)))
+    assert len(list(misses.sample_misses(trial((1.0, 0.033), (1.001, 0.0), *OTHERS)))) == 1
