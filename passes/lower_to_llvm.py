@@ -30,9 +30,10 @@ class LowerToLLVMPass(Pass):
 
     def check(self) -> None:
         from mopt_mlir.diagnostics import UserError
+        from mopt_mlir.machine.ranges import MOST_CORES
 
-        if self.threads < 0:
-            raise UserError(f"{self.name}: threads={self.threads} is negative")
+        if not 0 <= self.threads <= MOST_CORES:
+            raise UserError(f"{self.name}: threads={self.threads} is not from 0 to {MOST_CORES}")
 
     def run(self, module: Any) -> None:
         from mopt_mlir.lowering.accesses import mark_accesses

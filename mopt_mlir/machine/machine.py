@@ -240,11 +240,6 @@ def _problems(machine: Machine) -> Iterator[str]:
         *levels, last = PREFETCH_LEVELS
         known = f"{', '.join(levels)} or {last}"
         yield f"prefetch_into: '{machine.prefetch_into}' is not {known}"
-    # `not >` rather than `<=`, so that a NaN is caught as well
-    if not machine.capacity_factor > 0:
-        yield f"capacity_factor: {machine.capacity_factor} is not positive"
-    if machine.capacity_factor > 1:
-        yield f"capacity_factor: {machine.capacity_factor} is more than the whole cache"
     for name in DRAM_BANDWIDTHS:
         one, together = getattr(machine, name), getattr(machine, f"{name}_all")
         if (one is None) != (together is None):

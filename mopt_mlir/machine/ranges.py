@@ -22,20 +22,21 @@ class Range:
         return f"from {self.least} to {self.most} {self.unit}".rstrip()
 
 
-_MOST_CORES = 10_000
+MOST_CORES = 10_000
 _BANDWIDTH = Range(0.001, 100_000, "GB/s")
-_BANDWIDTH_ALL = Range(0.001, 100_000 * _MOST_CORES, "GB/s")
+_BANDWIDTH_ALL = Range(0.001, 100_000 * MOST_CORES, "GB/s")
 _CYCLES = Range(0.001, 10_000, "cycles")
 _PER_CYCLE = Range(1, 64, "per cycle")
 
 RANGES: Mapping[str, Range] = {
-    "cores": Range(1, _MOST_CORES),
+    "cores": Range(1, MOST_CORES),
     "frequency": Range(0.01, 10, "GHz"),
     # at least one each for sums, for a vector of one operand and for a broadcast of the other
     "vector_registers": Range(3, 128),
     "fma_per_cycle": _PER_CYCLE,
     "loads_per_cycle": _PER_CYCLE,
     "fma_latency": Range(1, 1000, "cycles"),
+    "capacity_factor": Range(0.001, 1, "of a cache"),
     "evicted_store_cycles": _CYCLES,
     "saved_line_cycles": _CYCLES,
     "crossing_cycles": _CYCLES,

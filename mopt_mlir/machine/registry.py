@@ -62,11 +62,17 @@ def describe_host() -> Described:
     seen = facts.observe()
     known = tuple(map(shipped, names()))
     identity = calibration.Identity.of(seen)
+    stored = calibration.stored(identity)
+    if stored is not None:
+        try:
+            return detection.describe_host(seen, known, stored)
+        except ValueError as error:
+            calibration.ignore(identity, str(error))
     try:
-        return detection.describe_host(seen, known, calibration.stored(identity))
-    except ValueError as error:
-        calibration.ignore(identity, str(error))
         return detection.describe_host(seen, known)
+    except ValueError as error:
+        why = f"what the system says of this host makes no machine: {error}"
+        raise UserError(f"{why}; name another one instead, see mopt-machine --help") from None
 
 
 def resolve(spec: str, module: Any = None) -> Machine:

@@ -218,13 +218,17 @@ def occupied(problem: Problem, tensor: Tensor, tile: Mapping[str, int], line_byt
 
 
 def joined_dims(problem: Problem) -> tuple[str, ...]:
-    """The dims of the output, the innermost first, up to the first whose points do not follow each
-    other in memory even if all those before it are whole."""
+    """The dims of the output, the innermost in memory first, up to the first whose points do not
+    follow each other even if all those before it are whole. An axis whose stride is not known is
+    taken to be where it is in a dense array."""
     output, reach = problem.output, 1
     joined: list[str] = []
-    for axis, stride in zip(reversed(output.axes), reversed(output.strides), strict=True):
+    axes = list(zip(reversed(output.axes), reversed(output.strides), strict=True))
+    if None not in output.strides:
+        axes.sort(key=lambda part: abs(part[1] or 0))
+    for axis, stride in axes:
         extents = {dim: problem.extent(dim) for dim in axis.dims if problem.extent(dim) > 1}
-        if extents and stride != reach:
+        if extents and stride not in (reach, None):
             break
         joined += extents
         reach *= prod(extents.values())

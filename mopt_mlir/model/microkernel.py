@@ -165,7 +165,7 @@ def tile_kinds(
     all reduction dims; `panels` says whether weights are packed. A remainder of pixels or channels
     is a smaller kernel of its own; a remainder of lanes still computes whole vectors."""
     sizes = []
-    for dim in kernel.tile:
+    for dim in {kernel.lanes: 1, **kernel.tile}:
         unit = min(kernel.extent(dim), problem.extent(dim))
         rest = problem.extent(dim) % kernel.extent(dim)
         sizes.append([(dim, unit, False)] + ([(dim, rest, True)] if 0 < rest < unit else []))
@@ -278,10 +278,10 @@ def _output_cycles(
     rows = prod(size for dim, size in tile.items() if dim != kernel.lanes)
     registers = rows * vectors
     size = problem.output.element.size
-    if problem.output.step(kernel.lanes) == 1:
+    if problem.output.runs_along(kernel.lanes):
         return rows * _stores(kernel, size, tile[kernel.lanes]) * slots * STORE_CYCLES
     pixels = [dim for dim in kernel.tile if dim != kernel.lanes]
-    if any(problem.output.step(dim) == 1 for dim in pixels):
+    if any(problem.output.runs_along(dim) for dim in pixels):
         accesses = vectors * kernel.vector * _stores(kernel, size, rows)
         shuffles = registers * log2(kernel.vector) * SHUFFLE_CYCLES
         return shuffles + accesses * slots * STORE_CYCLES

@@ -35,6 +35,35 @@ func.func @tensor(%input: tensor<1x1x1x5xf32>, %output: tensor<1x3x1x4xf32>) -> 
   return %result : tensor<1x3x1x4xf32>
 }
 
+// A buffer that may be written holds what was written.
+// CHECK-LABEL: func.func @written
+// CHECK-NOT:     @packed_weights
+// CHECK:       func.func @read_only
+// CHECK:         memref.get_global @packed_weights_2
+func.func @written(%x: f32, %input: memref<1x1x1x5xf32>, %output: memref<1x3x1x4xf32>) {
+  %plain = arith.constant dense<1.0> : tensor<3x1x1x2xf32>
+  %weights = bufferization.to_buffer %plain : tensor<3x1x1x2xf32> to memref<3x1x1x2xf32>
+  %zero = arith.constant 0 : index
+  memref.store %x, %weights[%zero, %zero, %zero, %zero] : memref<3x1x1x2xf32>
+  linalg.conv_2d_nchw_fchw {mopt.plan = {
+      machine = "znver5", threads = 1, packing = "whole", levels = [],
+      microkernel = {lanes = "k", vector = 4, tile = {k = 4, w = 2}, reduction = ["s"]}}}
+    ins(%input, %weights : memref<1x1x1x5xf32>, memref<3x1x1x2xf32>)
+    outs(%output : memref<1x3x1x4xf32>)
+  return
+}
+func.func @read_only(%input: memref<1x1x1x5xf32>, %output: memref<1x3x1x4xf32>) {
+  %plain = arith.constant dense<1.0> : tensor<3x1x1x2xf32>
+  %weights = bufferization.to_buffer %plain read_only
+    : tensor<3x1x1x2xf32> to memref<3x1x1x2xf32>
+  linalg.conv_2d_nchw_fchw {mopt.plan = {
+      machine = "znver5", threads = 1, packing = "whole", levels = [],
+      microkernel = {lanes = "k", vector = 4, tile = {k = 4, w = 2}, reduction = ["s"]}}}
+    ins(%input, %weights : memref<1x1x1x5xf32>, memref<3x1x1x2xf32>)
+    outs(%output : memref<1x3x1x4xf32>)
+  return
+}
+
 // Taps innermost but one: all first taps (1, 3, 5, 0), then all second ones (2, 4, 6, 0).
 // CHECK-DAG:   packed_weights_0: "0x40000000{{0000803F000040400000A0400000000000000040000080400000C04000000000}}"
 // CHECK-DAG:   packed_weights_1: "0x40000000{{0000803F000040400000A0400000000000000040000080400000C04000000000}}"

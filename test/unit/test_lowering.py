@@ -108,12 +108,14 @@ def test_the_pass_runs_on_the_callers_own_bindings(package):
     assert "define void @_mlir_ciface_f(ptr" in text
 
 
-def test_a_negative_number_of_threads_is_refused():
+@pytest.mark.parametrize("threads", [-1, 5_000_000_000])
+def test_an_impossible_number_of_threads_is_refused(threads):
     own = bindings()
+    refused = rf"pipeline:1:1: error: .*threads={threads} is not from 0 to 10000"
     with own.ir.Context():
         manager = own.passmanager.PassManager("builtin.module")
-        with pytest.raises(UserError, match=r"pipeline:1:1: error: .*threads=-1 is negative"):
-            add_passes(manager, "mopt-lower-to-llvm{threads=-1}")
+        with pytest.raises(UserError, match=refused):
+            add_passes(manager, f"mopt-lower-to-llvm{{threads={threads}}}")
 
 
 def test_a_dynamic_result_may_be_returned_twice():

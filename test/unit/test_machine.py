@@ -10,8 +10,9 @@ import pytest
 
 from mopt_mlir.diagnostics import UserError
 from mopt_mlir.machine import Machine, by_name, host, names, report, resolve
+from mopt_mlir.machine import facts as facts_module
 from mopt_mlir.machine.detection import describe_host, machine_of
-from mopt_mlir.machine.facts import AVX2, AVX512, HostFacts, observe
+from mopt_mlir.machine.facts import AVX2, AVX512, CacheFacts, HostFacts, observe
 from mopt_mlir.machine.registry import SHIPPED, describe, shipped
 from mopt_mlir.problem import ElementType
 
@@ -171,8 +172,8 @@ def test_writing_to_memory_is_optional_and_follows_the_cores() -> None:
         ("znver5,dram_bandwidth_all=inf", "dram_bandwidth_all: inf is not from 0.001 to"),
         ("znver5,fma_latency=1001", "fma_latency: 1001 is not from 1 to 1000 cycles"),
         ("znver5,L3.size=2199023255552", "L3.size: 2199023255552 is not from 64 to 1099511627776"),
-        ("znver5,capacity_factor=0", "capacity_factor: 0.0 is not positive"),
-        ("znver5,capacity_factor=nan", "capacity_factor: nan is not positive"),
+        ("znver5,capacity_factor=0", "capacity_factor: 0.0 is not from 0.001 to 1 of a cache"),
+        ("znver5,capacity_factor=nan", "capacity_factor: nan is not from 0.001 to 1 of a cache"),
         ("znver5,vector_bits=384", "vector_bits: 384 is not one of 128, 256, 512"),
         ("znver5,evicted_store_cycles=-1", "evicted_store_cycles: -1.0 is not from 0.001"),
         ("znver5,saved_line_cycles=0", "saved_line_cycles: 0.0 is not from 0.001"),
@@ -180,7 +181,7 @@ def test_writing_to_memory_is_optional_and_follows_the_cores() -> None:
         ("znver5,loop_cycles=-1", "loop_cycles: -1.0 is not from 0.001 to 10000 cycles"),
         ("znver4,prefetch_into=L3", "prefetch_into: 'L3' is not L1, L2 or both"),
         ("znver4,unit_bits=300", "unit_bits: 300 is not one of 128, 256, 512"),
-        ("znver5,capacity_factor=1.5", "capacity_factor: 1.5 is more than the whole cache"),
+        ("znver5,capacity_factor=1.5", "capacity_factor: 1.5 is not from 0.001 to 1 of a cache"),
         ("znver5,L1.line=48", "L1.line: 48 is not a power of two"),
         ("znver5,L1.size=1000", "L1.size: 1000 is not a multiple of 12 ways of 64 bytes"),
         ("znver5,L2.size=32768", "L2.size: 32768 is not larger than L1's 49152"),
@@ -223,6 +224,7 @@ def test_file_is_read_by_its_path(machine_file: Path) -> None:
         ("cores = 4", f"cores = {10**400}", "cores: 1000"),
         ("cores = 4", f"cores = {'9' * 5000}", "a number in it has thousands of digits"),
         ("frequency = 3.7", f"frequency = {10**400}", "frequency: 1000"),
+        ("cores = 4", f"cores = 4\ncapacity_factor = {10**400}", "capacity_factor: 1000"),
         ("cores = 4", "cores = true", "cores: True is not of type int"),
         ("cores = 4", "cores = 4\nsockets = 1", "sockets: unknown field; known: cpu, cores"),
         ('cpu = "haswell"', 'cpu = ""', "cpu: is empty"),
@@ -411,6 +413,16 @@ def test_host_with_a_hidden_model_is_known_by_its_instructions(
 def test_host_that_cannot_run_the_code_is_refused(facts: HostFacts, message: str) -> None:
     with pytest.raises(UserError, match=message):
         machine_on(facts)
+
+
+def test_host_of_which_the_system_says_nonsense_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    said = replace(ZEN5, caches={"L1": CacheFacts(512, 64, 16, frozenset({0}))})
+    monkeypatch.setattr(facts_module, "observe", lambda: said)
+    with pytest.raises(UserError, match=r"makes no machine: L1\.size: 0 is not .*; name another"):
+        resolve("host")
 
 
 def test_host_may_be_limited_to_some_cores_of_the_machine(tmp_path: Path) -> None:

@@ -232,6 +232,15 @@ def test_vectors_of_avx_are_stored_in_parts_of_powers_of_two(
     assert kind.tile.finish == shuffles + vector * stores
 
 
+def test_lanes_that_a_plan_leaves_out_are_one() -> None:
+    problem = conv2d(k=1, h=1, w=16, c=8, r=1, s=1)
+    said, unsaid = (
+        tile_kinds(problem, ZEN5, Microkernel("k", 1, tile, ("c",)), panels=True)
+        for tile in ({"k": 1, "w": 4}, {"w": 4})
+    )
+    assert said == unsaid
+
+
 @pytest.mark.parametrize(
     ("layout", "tile", "runs"),
     [
@@ -254,6 +263,19 @@ def test_rows_of_a_padded_output_do_not_follow_each_other() -> None:
     tile = {"k": 16, "h": 2, "w": 56}
     assert output_runs(dense, tile) == 32 * 7
     assert output_runs(padded, tile) == 32 * 14
+
+
+def test_runs_of_output_are_those_of_its_memory_whatever_the_order_of_its_axes() -> None:
+    """Channels lie innermost, in a type that has them second; of unknown strides nothing is known
+    that would make runs shorter."""
+    nhwc = conv2d(k=32, h=14, w=56, c=8, r=1, s=1, layout="nhwc")
+    nchw = conv2d(k=32, h=14, w=56, c=8, r=1, s=1)
+    inside_out = replace(nchw.output, strides=(14 * 56 * 32, 1, 56 * 32, 32))
+    unknown = replace(nchw.output, strides=(None, None, None, None))
+    for tile in ({"k": 16, "w": 14}, {"k": 32, "w": 14}, {"k": 32, "w": 56, "h": 2}):
+        found = output_runs(replace(nchw, output=inside_out), tile)
+        assert found == output_runs(nhwc, tile)
+        assert output_runs(replace(nchw, output=unknown), tile) == output_runs(nchw, tile)
 
 
 @pytest.mark.parametrize(
