@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from mopt_mlir.codegen import prefetch
-from mopt_mlir.codegen.upcoming import NEAR_CYCLES
+from mopt_mlir.codegen import prefetch, prefetch_output, upcoming
 from mopt_mlir.machine import by_name
 from mopt_mlir.model import cost, microkernel, visits
 from mopt_mlir.model.estimate import EXPOSED, RUNS_EXPOSED
@@ -90,8 +89,33 @@ def constant_rows() -> Rows:
         ],
         [
             "the same on Granite Rapids, and how long before it is read input is asked for into L1",
-            f"{granite_rapids.prefetch_into}, {NEAR_CYCLES} cycles",
+            f"{granite_rapids.prefetch_into}, {upcoming.NEAR_CYCLES} cycles",
             "own plans of all three sets there; from L2 into L1: of Table 1 only",
+        ],
+        [
+            "between a prefetch and its use, input and output of later tiles",
+            f"{upcoming.INPUT.cycles} and {upcoming.OUTPUT.cycles} cycles",
+            "sampled plans of Table 1, Zen 5",
+        ],
+        [
+            "between the prefetches of a register tile's output and its stores",
+            f"{prefetch_output.OUTPUT_AHEAD_CYCLES} cycles",
+            "layers on Zen 5 (it is not kept which)",
+        ],
+        [
+            "how much may be accessed before a prefetch is used: until it counts less, and nothing",
+            ", ".join(map(_room, (upcoming.INPUT, upcoming.OUTPUT))),
+            "sampled plans of Table 1, Zen 5",
+        ],
+        [
+            "a prefetch that nobody waits for, beside what one saves",
+            f"{upcoming.VAIN_COST:g}",
+            "sampled plans of Table 1 and the test set, Zen 5",
+        ],
+        [
+            "reductions of fewer steps are asked for by an earlier register tile",
+            f"{prefetch.SHORT_REDUCTION} steps",
+            "layers with 3x3 filters, Zen 5",
         ],
         [
             "an outer product beyond its multiply-adds and loads, on Granite Rapids",
@@ -113,4 +137,16 @@ def constant_rows() -> Rows:
             f"{zen3.cache('L2').bandwidth:g} and {zen3.dram_stream_bandwidth:g} GB/s",
             "own plans of Table 1 there; the test and held-out sets were looked at",
         ],
+        [
+            "a step of a microkernel, starting one, handing work to other cores",
+            f"{microkernel.LOOP_CYCLES:g} and {microkernel.CALL_CYCLES:g} cycles, "
+            f"{1e6 * cost.PARALLEL_START:g} us",
+            "estimates",
+        ],
     ]
+
+
+def _room(foresight: upcoming.Foresight) -> str:
+    """From how much on, and up to how much."""
+    sizes = [size >> 10 for size, _ in foresight.near]
+    return f"{sizes[0]} and {sizes[-1]} KiB"
