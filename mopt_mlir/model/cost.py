@@ -33,7 +33,7 @@ MEMORY: tuple[str, ...] = ("L1", "L2", "L3", "DRAM")
 TENSORS = ("input", "weights", "output")
 
 FILLED_FROM = {"L3": "DRAM", "L2": "L3", "L1": "L2"}
-"""The resource that the tiles of a level occupy."""
+"""The resource that is busy while the tiles of a level are filled, in the order of LEVELS."""
 
 OUTPUT_PASSES = 2
 """An output tile is read into a cache and written back (stores allocate their line)."""

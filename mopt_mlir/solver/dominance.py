@@ -21,7 +21,7 @@ from mopt_mlir.model.footprint import Axis, axes
 from mopt_mlir.plan import LEVELS
 from mopt_mlir.problem import Problem
 from mopt_mlir.solver import scip
-from mopt_mlir.solver.evaluate import FILLS, OUTPUT
+from mopt_mlir.solver.scenarios import FILLS, OUTPUT
 from mopt_mlir.solver.space import Choice
 
 Expression = Any

@@ -30,18 +30,11 @@ from mopt_mlir.model.footprint import joined_dims, memory_axes
 from mopt_mlir.model.microkernel import whole_to_pack
 from mopt_mlir.plan import LEVELS
 from mopt_mlir.problem import Problem
+from mopt_mlir.solver.scenarios import FILLS, OUTPUT, WEIGHTS, Scenario, scenarios
 from mopt_mlir.solver.sizes import useful_sizes, with_fewer_lines
 from mopt_mlir.solver.space import Choice, works
 from mopt_mlir.solver.sums import waiting_sums
 from mopt_mlir.solver.walk import Floats, Ints, Occupied, Walk, Walker, touched
-
-OUTPUT = 2
-WEIGHTS = 1
-"""Positions in `Problem.tensors`."""
-
-FILLS = ("DRAM", "L3", "L2")
-"""The resource that fills the tiles of each level, in the order of LEVELS."""
-
 
 TOO_FULL = 1e3
 """Makes what does not fit into the caches the last choice, the more so the less it fits."""
@@ -61,17 +54,6 @@ class Costs:
     packing: Ints
     streamed: npt.NDArray[np.bool_]
     again: npt.NDArray[np.bool_]
-
-
-@dataclass(frozen=True)
-class _Scenario:
-    """A place to pack at, the classes that each level may have in it (where the weights are packed,
-    all of them with the same reuse of the weights), and the reduction dims that the kernel runs
-    through without storing its accumulators, if the L1 tiles are register tiles."""
-
-    packing: int
-    members: tuple[tuple[int, ...], ...]
-    streams: frozenset[str]
 
 
 @dataclass(frozen=True)
@@ -322,30 +304,12 @@ class Evaluator:
     # ---- orders and packing ------------------------------------------------------------------
 
     @cached_property
-    def _scenarios(self) -> tuple[_Scenario, ...]:
-        every = tuple(range(len(self.classes)))
-        by_output: dict[frozenset[str], list[int]] = {}
-        by_weights: dict[frozenset[str], list[int]] = {}
-        for index, cls in enumerate(self.classes):
-            by_output.setdefault(cls.reuse[OUTPUT].inside, []).append(index)
-            by_weights.setdefault(cls.reuse[WEIGHTS].inside, []).append(index)
-        found = []
-        for packing, place in enumerate(self.packings):
-            # A kernel that has to stop for packing at every L1 tile cannot run through several.
-            runs = {frozenset[str](): list(every)} if place == LEVELS[-1] else by_output
-            blocks = list(by_weights.values()) if place in LEVELS else [list(every)]
-            for streams, members in runs.items():
-                for block in blocks:
-                    levels = [every, every, tuple(members)]
-                    if place in LEVELS:
-                        at = LEVELS.index(place)
-                        levels[at] = tuple(i for i in levels[at] if i in block)
-                    found.append(_Scenario(packing, tuple(levels), streams))
-        return tuple(scenario for scenario in found if all(scenario.members))
+    def _scenarios(self) -> tuple[Scenario, ...]:
+        return scenarios(self.classes, self.packings)
 
     def _scenario_cost(
         self,
-        scenario: _Scenario,
+        scenario: Scenario,
         registers: Sequence[Floats],
         traffic: tuple[_Traffic, _Traffic, _Traffic],
     ) -> tuple[Floats, Ints]:
@@ -364,7 +328,7 @@ class Evaluator:
     def _pack(
         self,
         place: str,
-        scenario: _Scenario,
+        scenario: Scenario,
         traffic: tuple[_Traffic, _Traffic, _Traffic],
         times: dict[str, Floats],
     ) -> Floats:

@@ -29,7 +29,7 @@ from mopt_mlir.model.microkernel import whole_to_pack
 from mopt_mlir.plan import LEVELS
 from mopt_mlir.problem import Problem
 from mopt_mlir.solver import scip
-from mopt_mlir.solver.evaluate import FILLS, OUTPUT, WEIGHTS
+from mopt_mlir.solver.scenarios import FILLS, OUTPUT, WEIGHTS
 from mopt_mlir.solver.space import Choice, shares
 from mopt_mlir.solver.traffic import Traffic
 from mopt_mlir.solver.variables import Expression

@@ -23,7 +23,7 @@ from mopt_mlir.solver.axis_bounds import (
     of_tile_or_more,
     rate,
 )
-from mopt_mlir.solver.evaluate import FILLS, OUTPUT, WEIGHTS
+from mopt_mlir.solver.scenarios import FILLS, OUTPUT, WEIGHTS
 from mopt_mlir.solver.variables import Expression, Variables
 from mopt_mlir.solver.walk import Floats, Ints
 
