@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 from math import exp, prod
 from statistics import fmean, pstdev
 
-from .judgement import Point, Trial, Verdict, residuals
+from .judgement import Point, Trial, residuals
 from .tables import Rows
 
 GROUP_COLUMNS = ("plans with", "number", "measured / predicted", "spread")
 
 
-Feature = Callable[[Verdict, Point], str]
+Feature = Callable[[Point], str]
 
 
 def group_rows(trial: Trial) -> Rows:
@@ -25,7 +25,7 @@ def group_rows(trial: Trial) -> Rows:
         for verdict in trial.verdicts:
             found = residuals(verdict)
             for key, point in verdict.points.items():
-                groups.setdefault(feature(verdict, point), []).append(found[key])
+                groups.setdefault(feature(point), []).append(found[key])
         if len(groups) > 1:
             rows += [_group_row(name, groups[name]) for name in sorted(groups, key=_natural)]
     return rows
@@ -40,31 +40,31 @@ def _group_row(name: str, logs: Sequence[float]) -> list[str]:
     return [name, str(len(logs)), f"{exp(fmean(logs)):.2f}", f"{exp(pstdev(logs)):.2f}"]
 
 
-def _bottleneck(verdict: Verdict, point: Point) -> str:
+def _bottleneck(point: Point) -> str:
     return f"bottleneck {point.prediction.bottleneck}"
 
 
-def _packing(verdict: Verdict, point: Point) -> str:
+def _packing(point: Point) -> str:
     return f"packing {point.plan.packing}"
 
 
-def _lanes(verdict: Verdict, point: Point) -> str:
+def _lanes(point: Point) -> str:
     return f"lanes over {point.plan.microkernel.lanes}"
 
 
-def _vectors(verdict: Verdict, point: Point) -> str:
+def _vectors(point: Point) -> str:
     kernel = point.plan.microkernel
     vectors = kernel.extent(kernel.lanes) // kernel.vector
     return f"{vectors} vectors" if vectors < 5 else "5 vectors or more"
 
 
-def _rows_of(verdict: Verdict, point: Point) -> str:
+def _rows_of(point: Point) -> str:
     kernel = point.plan.microkernel
     rows = prod(size for dim, size in kernel.tile.items() if dim != kernel.lanes)
     return "rows: 1 to 4" if rows < 5 else "rows: 5 to 8" if rows < 9 else "rows: 9 or more"
 
 
-def _steps(verdict: Verdict, point: Point) -> str:
+def _steps(point: Point) -> str:
     """Of the reduction in a tile of the innermost level: after so many accumulators are stored."""
     tile = point.plan.levels[-1].tile
     steps = prod(tile[dim] for dim in point.plan.microkernel.reduction)

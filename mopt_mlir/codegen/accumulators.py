@@ -174,9 +174,9 @@ class AccumulatorTile:
         dims = [dim for dim, _ in self.scalars[0].offsets]
         return next((dim for dim in dims if self.problem.output.runs_along(dim)), None)
 
-    def _runs(self, along: str) -> list[list[int]]:
-        """Scalars in groups of up to `lanes` that follow each other in memory: along a row, whose
-        dim is `along`, and on into the next one if they are whole rows."""
+    def _runs(self) -> list[list[int]]:
+        """Scalars in groups of up to `lanes` that follow each other in memory: along a row, and on
+        into the next one if they are whole rows."""
         dims = [dim for dim, _ in self.scalars[0].offsets]
         rows = frozenset[str]().union(*(axis.dims for axis in self.problem.output.axes[-2:]))
         steps = {dim: self.problem.output.step(dim) if dim in rows else None for dim in dims}
@@ -213,7 +213,7 @@ class AccumulatorTile:
         return transpose(self.builder, rows + padding, self.problem.output.element.size)
 
     def _write_transposed(self, accumulators: Sequence[Any], along: str) -> None:
-        runs = self._runs(along)
+        runs = self._runs()
         memory = self._memory(runs, along)
         for v, vector in enumerate(self.vectors):
             for run in runs:
@@ -224,7 +224,7 @@ class AccumulatorTile:
 
     def _read_transposed(self, along: str) -> list[Any]:
         values: list[Any] = [None] * (len(self.vectors) * len(self.scalars))
-        runs = self._runs(along)
+        runs = self._runs()
         memory = self._memory(runs, along)
         for v, vector in enumerate(self.vectors):
             for run in runs:
