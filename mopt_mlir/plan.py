@@ -236,6 +236,23 @@ def streams_whole_vectors(output: Tensor, kernel: Microkernel) -> bool:
     return output.runs_along(kernel.lanes) and aligned
 
 
+def lies_in_rows(problem: Problem, kernel: Microkernel) -> bool:
+    """Whether the weights of each output channel, the lanes of `kernel`, are a dense row in the
+    order of its reduction, so that they can be packed by transposing whole vectors of them."""
+    weights, order = problem.weights, (kernel.lanes, *kernel.reduction)
+    axes = zip(weights.axes, weights.strides, strict=True)
+    found = [(d, stride) for axis, stride in axes for d in axis.dims if problem.extent(d) > 1]
+    rows = [(dim, stride) for dim, stride in found if dim != kernel.lanes]
+    if not rows or [dim for dim, _ in found] != [dim for dim in order if problem.extent(dim) > 1]:
+        return False
+    step = 1
+    for dim, stride in reversed(rows):
+        if stride != step:
+            return False
+        step *= problem.extent(dim)
+    return True
+
+
 def _check_microkernel(kernel: Microkernel, problem: Problem) -> None:
     lanes, width, element = kernel.lanes, kernel.extent(kernel.lanes), problem.output.element
     if lanes not in problem.parallel_dims:

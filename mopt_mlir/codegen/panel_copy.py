@@ -18,7 +18,7 @@ from mopt_mlir.codegen.index import Index
 from mopt_mlir.codegen.operands import Panels, element
 from mopt_mlir.codegen.ranges import Range
 from mopt_mlir.codegen.transpose import transpose
-from mopt_mlir.plan import Microkernel
+from mopt_mlir.plan import Microkernel, lies_in_rows
 from mopt_mlir.problem import Problem
 
 PREFETCH_BYTES = 256
@@ -89,21 +89,13 @@ def _is_vectors(copy: PanelCopy) -> bool:
 
 
 def _is_flat(copy: PanelCopy) -> bool:
-    """Whether the reduction dims are the last axes of the weights, dense and in panel order, and
-    the block covers all but the outermost of them whole: a panel then comes from flat rows."""
-    tensor, order, lanes = copy.problem.weights, copy.panels.reduction, copy.kernel.vector
-    if not order or lanes == 1 or copy.panels.width % lanes or _is_vectors(copy):
+    """Whether a panel comes from flat rows: those of the weights are dense, and the block covers
+    all reduction dims but the outermost whole."""
+    order, lanes = copy.panels.reduction, copy.kernel.vector
+    if lanes == 1 or copy.panels.width % lanes or _is_vectors(copy):
         return False
-    axes = zip(tensor.axes, tensor.strides, strict=True)
-    used = [(axis.dims[0], stride) for axis, stride in axes if axis.dims]
-    if [dim for dim, _ in used] != [copy.panels.channel, *order]:
-        return False
-    step = 1
-    for dim, stride in reversed(used[1:]):
-        if stride != step:
-            return False
-        step *= copy.problem.extent(dim)
-    return all(copy.ranges[dim].size == copy.problem.extent(dim) for dim in order[1:])
+    whole = all(copy.ranges[dim].size == copy.problem.extent(dim) for dim in order[1:])
+    return whole and lies_in_rows(copy.problem, copy.kernel)
 
 
 def _flat_views(copy: PanelCopy) -> FlatViews:

@@ -18,6 +18,7 @@ from mopt_mlir.model.footprint import footprint, occupied, output_runs
 from mopt_mlir.model.microkernel import (
     TileCounts,
     count_register_tiles,
+    is_transposed,
     needs_panels,
     register_work,
     tile_kinds,
@@ -237,10 +238,10 @@ def predict(
     moved["DRAM"]["output"] = written * (STREAMED_PASSES if streamed else OUTPUT_PASSES)
     elements = (work.input, work.weights, work.output + work.output_per_visit * visits)
     moved["L1"] = dict(zip(TENSORS, elements, strict=True))
-    pack_cycles = 0.0
+    packing = 0.0
     if plan.packing != "none" and not constant_weights:
-        pack_cycles = _cycles_per_weight(problem, machine, plan)
-        pack_cycles *= _pack(problem, plan.packing, moved, rates.cores)
+        packing = _cycles_per_weight(problem, machine, plan)
+        packing *= _pack(problem, plan.packing, moved, rates.cores)
     sizes = dict(zip(TENSORS, (t.element.size for t in problem.tensors), strict=True))
     sizes["packing"] = problem.weights.element.size
     volumes = {
@@ -252,7 +253,7 @@ def predict(
         **{name: sum(volumes[name].values()) / rates.bytes[name] for name in MEMORY[:-1]},
         "DRAM": _memory_seconds(volumes["DRAM"], written * sizes["output"], rates, streamed)
         + (0.0 if streamed else _seconds_of_runs(problem, plan, rates)),
-        "packing": pack_cycles / rates.cycles,
+        "packing": packing / rates.cycles,
         "parallel": PARALLEL_START * prod(walk.levels[0].tiles.values()) * (rates.cores > 1),
     }
     return Prediction(
@@ -348,14 +349,20 @@ def _moved(
     return moved
 
 
+def pack_cycles(problem: Problem, kernel: Microkernel, place: str) -> float:
+    """Cycles to pack one weight at `place`, in whole vectors where their memory lets it."""
+    by_elements = needs_panels(problem, kernel) and not is_transposed(problem, kernel)
+    return ELEMENT_CYCLES if by_elements else PACK_CYCLES[place]
+
+
 def _cycles_per_weight(problem: Problem, machine: Machine, plan: Plan) -> float:
     """Cycles to pack one weight: in whole vectors, if the block spans all reduction dims but the
     outermost, and its rows are whole vectors or all that there is."""
-    kernel, cycles = plan.microkernel, PACK_CYCLES[plan.packing]
+    kernel, cycles = plan.microkernel, pack_cycles(problem, plan.microkernel, plan.packing)
     block = {level.name: level.tile for level in plan.levels}.get(plan.packing, problem.extents)
     inner = whole_to_pack(problem, kernel)
     parts = [dim for dim in kernel.reduction if block[dim] < problem.extent(dim)]
-    if not parts or not needs_panels(problem, kernel):
+    if not parts or not is_transposed(problem, kernel):
         return cycles
     width = {kernel.lanes: kernel.extent(kernel.lanes)}
     crowded = conflicting_lines(problem.weights, width, machine.cache("L1")) / width[kernel.lanes]

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from mopt_mlir.machine.machine import Machine
 from mopt_mlir.model.conflicts import conflicting_lines
-from mopt_mlir.plan import STORED_IN_PARTS_BYTES, Microkernel
+from mopt_mlir.plan import STORED_IN_PARTS_BYTES, Microkernel, lies_in_rows
 from mopt_mlir.problem import Problem, Tensor
 
 LOOP_CYCLES = 0.25
@@ -132,8 +132,13 @@ def needs_panels(problem: Problem, kernel: Microkernel) -> bool:
 
 def whole_to_pack(problem: Problem, kernel: Microkernel) -> tuple[str, ...]:
     """The dims that a block of weights has to span to be packed in whole vectors: all reduction
-    dims but the outermost, unless vectors run along the lanes."""
-    return kernel.reduction[1:] if needs_panels(problem, kernel) else ()
+    dims but the outermost, unless vectors run along the lanes, or cannot be used at all."""
+    return kernel.reduction[1:] if is_transposed(problem, kernel) else ()
+
+
+def is_transposed(problem: Problem, kernel: Microkernel) -> bool:
+    """Whether weights are packed in whole vectors that have to be transposed for it."""
+    return needs_panels(problem, kernel) and lies_in_rows(problem, kernel)
 
 
 def step_cycles(machine: Machine, fmas: int, loads: float) -> float:

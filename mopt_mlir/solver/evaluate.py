@@ -18,12 +18,12 @@ from mopt_mlir.model.classes import PermutationClass, Reuse, permutation_classes
 from mopt_mlir.model.cost import (
     MEMORY,
     OUTPUT_PASSES,
-    PACK_CYCLES,
     PACK_PASSES,
     PACKED_COPIES,
     PARALLEL_START,
     TIE_BREAK,
     line_bytes,
+    pack_cycles,
     usable,
 )
 from mopt_mlir.model.footprint import joined_dims, memory_axes
@@ -345,7 +345,8 @@ class Evaluator:
         for resource in passed:
             amount = elements if resource == "DRAM" else mine
             times[resource] = times[resource] + PACK_PASSES * size * amount / rates.bytes[resource]
-        return np.asarray(mine * PACK_CYCLES[place] / rates.cycles)
+        cycles = pack_cycles(self.problem, self.choice.kernel, place)
+        return np.asarray(mine * cycles / rates.cycles)
 
 
 def first_that_fits(

@@ -19,10 +19,10 @@ import numpy as np
 from mopt_mlir.machine.machine import Machine
 from mopt_mlir.model.cost import (
     MEMORY,
-    PACK_CYCLES,
     PACK_PASSES,
     TENSORS,
     TIE_BREAK,
+    pack_cycles,
     usable,
 )
 from mopt_mlir.model.microkernel import whole_to_pack
@@ -216,7 +216,8 @@ class Formulation(Traffic):
                 self.add(passed >= (once if shared else least) / slowest * taken)
                 elements = slowest * passed
                 resources = MEMORY[: MEMORY.index(name) + 1]
-            spent["core"].append(elements * (PACK_CYCLES[name] / cores / cycles))
+            each = min(pack_cycles(self.problem, choice.kernel, name) for choice in packing)
+            spent["core"].append(elements * (each / cores / cycles))
             for resource in resources:
                 part = 1 if resource == "DRAM" else 1 / cores
                 spent[resource].append(elements * (PACK_PASSES * part / rates[resource]))

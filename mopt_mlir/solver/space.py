@@ -35,6 +35,7 @@ from mopt_mlir.model.menu import menu
 from mopt_mlir.model.microkernel import (
     RegisterWork,
     TileKind,
+    is_transposed,
     needs_panels,
     tile_kinds,
 )
@@ -204,7 +205,7 @@ def _readings(
 def _grain(problem: Problem, kernel: Microkernel) -> dict[str, int]:
     """Steps of the outermost reduction loop over which weights that are packed fill whole vectors,
     where all other reduction dims are whole."""
-    if not needs_panels(problem, kernel) or not kernel.reduction:
+    if not is_transposed(problem, kernel):
         return {}
     taps = prod(problem.extent(dim) for dim in kernel.reduction[1:])
     return {kernel.reduction[0]: kernel.vector // gcd(kernel.vector, taps)}

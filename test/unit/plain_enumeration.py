@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from mopt_mlir.machine import Machine
 from mopt_mlir.model.cost import (
+    ELEMENT_CYCLES,
     PACK_CYCLES,
     PACK_PASSES,
     PARALLEL_START,
@@ -239,8 +240,20 @@ class One:
         return next(n for n in count(1) if n * taps % self.kernel.vector == 0)
 
     @property
+    def in_vectors(self) -> bool:
+        return self.problem.weights.runs_along(self.kernel.lanes)
+
+    @property
     def gathers(self) -> bool:
-        return not self.problem.weights.runs_along(self.kernel.lanes)
+        """Whether vectors are transposed: the weights of a channel follow each other in memory as
+        the reduction reads them, one channel after the other."""
+        weights, dims = self.problem.weights, self.kernel.reduction
+        steps = [weights.step(dim) or 0 for dim in dims]
+        points = product(*(range(self.problem.extent(dim)) for dim in dims))
+        row = [sum(a * b for a, b in zip(point, steps, strict=True)) for point in points]
+        alone = self.problem.extent(self.kernel.lanes) == 1
+        apart = alone or (weights.step(self.kernel.lanes) or 0) >= len(row)
+        return not self.in_vectors and len(row) > 1 and row == list(range(len(row))) and apart
 
     def best(self) -> float:
         least = inf
@@ -423,7 +436,8 @@ class One:
             if place != "whole":
                 packed = chosen[LEVELS.index(place)][1]
             mine = packed / self.cores if place in ("whole", "L3") else packed
-            core = core + PACK_CYCLES[place] * mine
+            one_by_one = not (self.in_vectors or self.gathers)
+            core = core + (ELEMENT_CYCLES if one_by_one else PACK_CYCLES[place]) * mine
             for name in passed[place]:
                 amounts[name] = amounts[name] + PACK_PASSES * (packed if name == "DRAM" else mine)
         return self.objective(core, amounts, runs)

@@ -8,6 +8,7 @@ import pytest
 from problems import grouped
 
 from mopt_mlir.machine import Machine, by_name
+from mopt_mlir.model.cost import ELEMENT_CYCLES, PACK_CYCLES, pack_cycles
 from mopt_mlir.model.footprint import output_runs
 from mopt_mlir.model.menu import NoMicrokernelError, menu, reduction_order
 from mopt_mlir.model.microkernel import (
@@ -16,6 +17,7 @@ from mopt_mlir.model.microkernel import (
     register_work,
     step_cycles,
     tile_kinds,
+    whole_to_pack,
 )
 from mopt_mlir.plan import Microkernel
 from mopt_mlir.problem import ElementType, LinearForm, Problem, Tensor, conv2d
@@ -230,6 +232,25 @@ def test_vectors_of_avx_are_stored_in_parts_of_powers_of_two(
     kind, *_ = tile_kinds(problem, ZEN5, kernel, panels=True)
     shuffles = pixels * {8: 3, 16: 4}[vector]
     assert kind.tile.finish == shuffles + vector * stores
+
+
+@pytest.mark.parametrize(
+    ("layout", "weights", "spans", "cycles"),
+    [
+        ("nchw", "fchw", ("r", "s"), PACK_CYCLES["L2"]),
+        ("nhwc", "fhwc", ("s", "c"), PACK_CYCLES["L2"]),
+        ("nhwc", "hwcf", (), PACK_CYCLES["L2"]),  # vectors as they lie
+        ("nchw", "fhwc", (), ELEMENT_CYCLES),  # the input is read by channels, rows are not in them
+        ("nhwc", "fchw", (), ELEMENT_CYCLES),
+    ],
+)
+def test_weights_in_another_order_than_the_reduction_are_packed_one_by_one(
+    layout: str, weights: str, spans: tuple[str, ...], cycles: float
+) -> None:
+    problem = conv2d(k=32, h=8, w=8, c=16, r=3, s=3, layout=layout, weights=weights)
+    kernel = Microkernel("k", 16, {"k": 32, "w": 4}, reduction_order(problem))
+    assert whole_to_pack(problem, kernel) == spans
+    assert pack_cycles(problem, kernel, "L2") == cycles
 
 
 def test_lanes_that_a_plan_leaves_out_are_one() -> None:
