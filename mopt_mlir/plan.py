@@ -239,11 +239,15 @@ def streams_whole_vectors(output: Tensor, kernel: Microkernel) -> bool:
 def lies_in_rows(problem: Problem, kernel: Microkernel) -> bool:
     """Whether the weights of each output channel, the lanes of `kernel`, are a dense row in the
     order of its reduction, so that they can be packed by transposing whole vectors of them."""
-    weights, order = problem.weights, (kernel.lanes, *kernel.reduction)
+    weights = problem.weights
     axes = zip(weights.axes, weights.strides, strict=True)
-    found = [(d, stride) for axis, stride in axes for d in axis.dims if problem.extent(d) > 1]
-    rows = [(dim, stride) for dim, stride in found if dim != kernel.lanes]
-    if not rows or [dim for dim, _ in found] != [dim for dim in order if problem.extent(dim) > 1]:
+    used = [(dim, stride) for axis, stride in axes for dim in axis.dims]
+    if kernel.lanes not in weights.dims:
+        return False
+    channel = [dim for dim, _ in used].index(kernel.lanes)
+    rows = [(dim, stride) for dim, stride in used[channel + 1 :] if problem.extent(dim) > 1]
+    order = [dim for dim in kernel.reduction if problem.extent(dim) > 1]
+    if not rows or [dim for dim, _ in rows] != order:
         return False
     step = 1
     for dim, stride in reversed(rows):
