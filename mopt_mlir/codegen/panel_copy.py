@@ -101,7 +101,7 @@ def _is_flat(copy: PanelCopy) -> bool:
 def _flat_views(copy: PanelCopy) -> FlatViews:
     builder, order, axes = copy.builder, copy.panels.reduction, copy.problem.weights.axes
     rank, depth = len(axes), len(order)
-    at = 1 + next(i for i, axis in enumerate(axes) if axis.dims == (copy.panels.channel,))
+    at = next(i for i, axis in enumerate(axes) if axis.dims == (order[0],))
     rows = builder.collapse(copy.weights, [tuple(range(at)), tuple(range(at, rank))], "rows")
     packed = builder.collapse(
         copy.panels.memref, [(0,), tuple(range(1, depth + 1)), (depth + 1,)], "packed"
