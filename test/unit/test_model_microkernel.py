@@ -253,6 +253,15 @@ def test_weights_in_another_order_than_the_reduction_are_packed_one_by_one(
     assert pack_cycles(problem, kernel, "L2") == cycles
 
 
+def test_weights_with_gaps_in_their_rows_are_packed_one_by_one() -> None:
+    """Gaps between rows of channels do no harm, those within them do."""
+    problem = conv2d(k=32, h=8, w=8, c=16, r=3, s=3)
+    kernel = Microkernel("k", 16, {"k": 32, "w": 4}, reduction_order(problem))
+    for strides, cycles in (((200, 9, 3, 1), PACK_CYCLES["L2"]), ((200, 12, 4, 1), ELEMENT_CYCLES)):
+        apart = replace(problem, weights=replace(problem.weights, strides=strides))
+        assert pack_cycles(apart, kernel, "L2") == cycles
+
+
 def test_lanes_that_a_plan_leaves_out_are_one() -> None:
     problem = conv2d(k=1, h=1, w=16, c=8, r=1, s=1)
     said, unsaid = (
