@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import log
 from statistics import fmean, pstdev
 
 import numpy as np
 
 from .criteria import MEAN_LOSS, TOP5_LOSS, USUAL_LOSS, WORST_LOSS, usual_needed
-from .judgement import Verdict
+from .judgement import Verdict, misprediction
 
 ERRORS = (0.02, 0.03, 0.05, 0.07)
 """Standard deviations of the logarithm of predicted / measured seconds."""
@@ -54,10 +53,9 @@ def lost_by_chance(verdicts: Sequence[Verdict], error: float) -> Lost:
 
 
 def error_of_good_plans(verdicts: Sequence[Verdict]) -> float:
-    """The standard deviation of the logarithm of predicted / measured seconds, of the good plans of
-    an operator: the mean over the operators."""
+    """The standard deviation of how far the good plans of an operator are mispredicted: the mean
+    over the operators."""
     found = []
     for verdict in verdicts:
-        errors = (log(point.prediction.cost / point.seconds) for point in verdict.good)
-        found.append(pstdev(errors))
+        found.append(pstdev(map(misprediction, verdict.good)))
     return fmean(found)

@@ -240,8 +240,13 @@ def _fastest(points: Sequence[Point]) -> Point:
     return min(final or points, key=lambda point: point.seconds)
 
 
+def misprediction(point: Point) -> float:
+    """The logarithm of measured / predicted seconds."""
+    return log(point.seconds / point.prediction.cost)
+
+
 def residuals(verdict: Verdict) -> dict[str, float]:
-    """By key, the logarithm of measured / predicted seconds, less the operator's mean."""
-    found = {p.key: log(p.seconds / p.prediction.cost) for p in verdict.points.values()}
+    """By key, by how much plans are mispredicted, less the operator's mean."""
+    found = {point.key: misprediction(point) for point in verdict.points.values()}
     mean = fmean(found.values())
     return {key: value - mean for key, value in found.items()}

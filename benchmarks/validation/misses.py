@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import expm1, log
+from math import expm1
 from statistics import fmean, pstdev
 
 from .criteria import USUAL_LOSS
-from .judgement import Point, Trial, Verdict
+from .judgement import Point, Trial, Verdict, misprediction
 from .tables import Rows, percent
 
 UNUSUAL = 2.0
@@ -48,9 +48,9 @@ class Miss:
 
     @cached_property
     def _errors(self) -> list[float]:
-        """Logarithms of measured / predicted times of the operator's good sampled plans, of which
-        both are one if there are no others."""
-        return [_log_ratio(point) for point in self.verdict.good or (self.chosen, self.best)]
+        """By how much the operator's good sampled plans are mispredicted; without a sample, these
+        two."""
+        return [misprediction(point) for point in self.verdict.good or (self.chosen, self.best)]
 
     @property
     def usual(self) -> float:
@@ -60,7 +60,7 @@ class Miss:
     def error(self, point: Point) -> float:
         """By how much `point` takes longer than predicted, as a logarithm, beyond what all good
         plans of the operator do."""
-        return _log_ratio(point) - fmean(self._errors)
+        return misprediction(point) - fmean(self._errors)
 
     @property
     def reason(self) -> str:
@@ -72,10 +72,6 @@ class Miss:
         if max(self.error(self.chosen), -self.error(self.best)) > UNUSUAL * self.usual:
             return MISJUDGED
         return USUAL
-
-
-def _log_ratio(point: Point) -> float:
-    return log(point.seconds / point.prediction.cost)
 
 
 def own_misses(trial: Trial) -> Iterator[Miss]:

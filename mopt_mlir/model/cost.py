@@ -32,9 +32,14 @@ MEMORY: tuple[str, ...] = ("L1", "L2", "L3", "DRAM")
 """Resources that move data, each named after where it is read from."""
 
 TENSORS = ("input", "weights", "output")
+WEIGHTS, OUTPUT = 1, 2
+"""The positions of these in TENSORS and in `Problem.tensors`."""
 
 FILLED_FROM = {"L3": "DRAM", "L2": "L3", "L1": "L2"}
-"""The resource that is busy while the tiles of a level are filled, in the order of LEVELS."""
+"""The resource that is busy while the tiles of a level are filled."""
+
+FILLS = tuple(FILLED_FROM[level] for level in LEVELS)
+"""The same, in the order of LEVELS."""
 
 OUTPUT_PASSES = 2
 """An output tile is read into a cache and written back (stores allocate their line)."""

@@ -16,12 +16,15 @@ import numpy.typing as npt
 from mopt_mlir.machine.machine import Machine
 from mopt_mlir.model.classes import PermutationClass, Reuse, permutation_classes
 from mopt_mlir.model.cost import (
+    FILLS,
     MEMORY,
+    OUTPUT,
     OUTPUT_PASSES,
     PACK_PASSES,
     PACKED_COPIES,
     PARALLEL_START,
     TIE_BREAK,
+    WEIGHTS,
     line_bytes,
     pack_cycles,
     usable,
@@ -30,7 +33,7 @@ from mopt_mlir.model.footprint import joined_dims, memory_axes
 from mopt_mlir.model.microkernel import whole_to_pack
 from mopt_mlir.plan import LEVELS
 from mopt_mlir.problem import Problem
-from mopt_mlir.solver.scenarios import FILLS, OUTPUT, WEIGHTS, Scenario, scenarios
+from mopt_mlir.solver.scenarios import Scenario, scenarios
 from mopt_mlir.solver.sizes import useful_sizes, with_fewer_lines
 from mopt_mlir.solver.space import Choice, works
 from mopt_mlir.solver.sums import waiting_sums

@@ -18,10 +18,13 @@ import numpy as np
 
 from mopt_mlir.machine.machine import Machine
 from mopt_mlir.model.cost import (
+    FILLS,
     MEMORY,
+    OUTPUT,
     PACK_PASSES,
     TENSORS,
     TIE_BREAK,
+    WEIGHTS,
     pack_cycles,
     usable,
 )
@@ -29,7 +32,6 @@ from mopt_mlir.model.microkernel import whole_to_pack
 from mopt_mlir.plan import LEVELS
 from mopt_mlir.problem import Problem
 from mopt_mlir.solver import scip
-from mopt_mlir.solver.scenarios import FILLS, OUTPUT, WEIGHTS
 from mopt_mlir.solver.space import Choice, shares
 from mopt_mlir.solver.traffic import Traffic
 from mopt_mlir.solver.variables import Expression

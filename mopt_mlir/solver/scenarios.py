@@ -1,5 +1,5 @@
 """The ways to order the loops around register tiles and to pack the weights, as far as the model
-tells them apart; and how tensors and resources are numbered in arrays."""
+tells them apart."""
 
 from __future__ import annotations
 
@@ -7,14 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from mopt_mlir.model.classes import PermutationClass
-from mopt_mlir.model.cost import FILLED_FROM, TENSORS
+from mopt_mlir.model.cost import OUTPUT, WEIGHTS
 from mopt_mlir.plan import LEVELS
-
-FILLS = tuple(FILLED_FROM[level] for level in LEVELS)
-"""The resource that fills the tiles of each level."""
-
-WEIGHTS, OUTPUT = (TENSORS.index(name) for name in ("weights", "output"))
-"""Positions in `Problem.tensors`."""
 
 
 @dataclass(frozen=True)

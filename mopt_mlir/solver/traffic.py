@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from mopt_mlir.machine.machine import Machine
-from mopt_mlir.model.cost import PACKED_COPIES, usable
+from mopt_mlir.model.cost import FILLS, OUTPUT, PACKED_COPIES, WEIGHTS, usable
 from mopt_mlir.model.footprint import MemoryAxis, joined_dims
 from mopt_mlir.plan import LEVELS
 from mopt_mlir.solver.axis_bounds import (
@@ -23,7 +23,6 @@ from mopt_mlir.solver.axis_bounds import (
     of_tile_or_more,
     rate,
 )
-from mopt_mlir.solver.scenarios import FILLS, OUTPUT, WEIGHTS
 from mopt_mlir.solver.variables import Expression, Variables
 from mopt_mlir.solver.walk import Floats, Ints
 
