@@ -144,9 +144,9 @@ geometric means over the operators. MLIR's default is so much slower that it is 
 only. *Best of 5* is `candidates=5`: the own plan and four others, timed once while compiling, with
 cold caches, and the fastest taken; where it is slower than the own plan, it was misled by noise.
 
-What differs from Sec. 10 of the paper: the peers are libraries and compilers that can be installed
-with pip, and no tuned TVM is among them (`make bench-tvm` measures it where there is one); one and
-two cores, not 8 and 16, as the hosts have no more; clocks are not fixed; and two operators are read
+What differs from Sec. 10 of the paper: no tuned TVM is among the peers (`make bench-tvm` installs
+it, and `mopt-bench run --peers tvm` tunes it, for many minutes an operator); one and two cores, not
+8 and 16, as the hosts have no more; clocks are not fixed; and two kinds of operators are read
 otherwise. R8 is the 1x1 layer with stride 2 that ResNet-18 has, where the paper prints a 3x3 one,
 and the layers of MobileNet, which it calls depthwise, are run as full convolutions of the sizes
 that it prints.
