@@ -35,7 +35,13 @@ from .records import (
     read,
 )
 
-_LEARNT = ("evicted_store_cycles", "saved_line_cycles", "crossing_cycles", "loop_cycles")
+_LEARNT = (
+    "evicted_store_cycles",
+    "saved_line_cycles",
+    "crossing_cycles",
+    "loop_cycles",
+    "queued_stores",
+)
 """Fields of a machine that trials have taught us, which the trials themselves lack."""
 
 

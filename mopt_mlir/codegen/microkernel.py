@@ -19,7 +19,7 @@ from mopt_mlir.codegen.index import Index
 from mopt_mlir.codegen.operands import Operands, Position, element
 from mopt_mlir.codegen.place import Place
 from mopt_mlir.codegen.prefetch import InputPrefetch
-from mopt_mlir.codegen.prefetch_output import emit_output_prefetch
+from mopt_mlir.codegen.prefetch_output import output_prefetch
 from mopt_mlir.codegen.prefetch_weights import PanelPrefetch, RowPrefetch
 from mopt_mlir.codegen.ranges import nearest
 from mopt_mlir.plan import Microkernel
@@ -102,11 +102,12 @@ def emit_microkernel(
     reduced = {dim: ranges[dim] for dim in problem.reduction_dims}
     initial = output.initial(reduced)
     panel = None if panels is None else panels.panel_of(builder, ranges)
-    ahead = [
+    written = output_prefetch(output, kernel, ranges, sizes, place.upcoming)
+    ahead: list[_Prefetch] = [] if written is None else [written]
+    ahead += [
         InputPrefetch(builder, problem, kernel, operands.input, ranges, sizes, place.upcoming),
         *_weights_ahead(builder, problem, kernel, operands, place, panel),
     ]
-    emit_output_prefetch(output, kernel, ranges, sizes, place.upcoming)
     if place.partials is not None and (along := nearest(problem.parallel_dims, ranges)):
         here = place.partials.tile(builder, start)
         place.partials.prefetch(builder, here, along, len(tile.vectors) * len(tile.scalars))

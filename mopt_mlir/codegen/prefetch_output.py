@@ -8,7 +8,7 @@ idle during the others, so that all of them ask for a part.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -18,25 +18,32 @@ from mopt_mlir.codegen.prefetch import last_offset, runs, steps_within
 from mopt_mlir.codegen.ranges import Range
 from mopt_mlir.codegen.upcoming import LINE_BYTES, Upcoming, Visits
 from mopt_mlir.plan import Microkernel
+from mopt_mlir.problem import Tensor
 
 OUTPUT_AHEAD_CYCLES = 700
 """Best between a prefetch of output and its stores: the prefetches of a register tile come all at
 once, so that the last of them takes longer."""
 
+AT_ONCE = 24
+"""Lines that a core waits for at the same time, on the machines that ask for output into L2 alone.
+Of more, rows are asked for one by one: behind all of them, loads of the first outer products would
+wait for memory. Measured on Zen 4, cold, with AVX-512 code: eight layers whose register tiles write
+32 lines or more take 1.9% less time, by layer between 6.5% less and 0.9% more."""
 
-def emit_output_prefetch(
+
+def output_prefetch(
     output: AccumulatorTile,
     kernel: Microkernel,
     ranges: Mapping[str, Range],
     sizes: Mapping[str, int],
     upcoming: Upcoming,
-) -> None:
-    """Ask for the output of the register tile of `sizes` at the start of `ranges`, in the only
+) -> _AtOnce | _ByRow | None:
+    """That of the output of the register tile of `sizes` at the start of `ranges`, in the only
     visit that finds it outside of the caches; where too few outer products come before the stores,
-    for that of a later one, which `upcoming` tells."""
-    builder, problem, operands = output.builder, output.problem, output.operands
-    if operands.nontemporal:
-        return
+    that of a later one, which `upcoming` tells."""
+    problem = output.problem
+    if output.operands.nontemporal:
+        return None
     reduced = {dim: ranges[dim] for dim in problem.reduction_dims}
     start = dict(output.start)
     steps = prod(part.size for part in reduced.values())
@@ -48,21 +55,124 @@ def emit_output_prefetch(
         if later.visits is not None and output.partials is None:
             shared = _Shared(output, sizes, later.visits, ranges)
     elif steps < best // 2:
-        return
+        return None
     if shared is not None:
         conditions = shared.conditions
     elif output.partials is not None:
         conditions = output.is_last(reduced)
     else:
         conditions = output.is_first(reduced)
+    loop = next((dim for dim in kernel.reduction if not ranges[dim].is_point), None)
+    rows = _most_rows(output, sizes)
+    many = upcoming.into == "L2" and not upcoming.again and _lines(output, sizes) > AT_ONCE
+    if many and rows is not None and loop is not None and not conditions:
+        return _ByRow(output, upcoming.into, start, sizes, rows, loop, ranges[loop])
+    return _AtOnce(output, upcoming.into, start, sizes, conditions, shared)
 
-    def emit() -> None:
-        _ask(output, upcoming.into, *((start, sizes) if shared is None else shared.part(start)))
 
-    if conditions:
-        builder.branch(conditions, emit, lambda: None)
-    else:
-        emit()
+@dataclass(frozen=True)
+class _AtOnce:
+    """Asks for the output of `sizes` at `start`, or the part of it that is `shared`, under
+    `conditions` (see `Builder.branch`), before the reduction."""
+
+    output: AccumulatorTile
+    into: str
+    start: Mapping[str, Index]
+    sizes: Mapping[str, int]
+    conditions: Sequence[tuple[Index, bool]]
+    shared: _Shared | None
+
+    @property
+    def dim(self) -> None:
+        return None
+
+    def emit(self, point: Mapping[str, Index]) -> None:
+        """Ask for it; `point` does not matter."""
+
+        def emit() -> None:
+            part = (self.start, self.sizes) if self.shared is None else self.shared.part(self.start)
+            _ask(self.output, self.into, *part)
+
+        if self.conditions:
+            self.output.builder.branch(self.conditions, emit, lambda: None)
+        else:
+            emit()
+
+
+@dataclass(frozen=True)
+class _ByRow:
+    """Asks for the output of `sizes` at `start` in the first half of the reduction loop over `dim`
+    through `range_`, one row along `rows` after the other."""
+
+    output: AccumulatorTile
+    into: str
+    start: Mapping[str, Index]
+    sizes: Mapping[str, int]
+    rows: str
+    dim: str
+    range_: Range
+
+    def emit(self, point: Mapping[str, Index]) -> None:
+        """Ask for the rows that come in the step at `point`, if any do."""
+        builder, apart = self.output.builder, self._apart
+        done = point[self.dim] - self.range_.start
+
+        def emit() -> None:
+            number = builder.apply("row", done, apart) if apart > 1 else done
+            start = {**self.start, self.rows: self.start[self.rows] + number * self._each}
+            _ask(self.output, self.into, start, {**self.sizes, self.rows: self._each})
+
+        conditions = []
+        if apart > 1:
+            conditions.append((builder.apply("turn", done, modulo=apart), True))
+        steps = apart * -(-self.sizes[self.rows] // self._each)
+        if steps < self.range_.size:
+            conditions.append((Index(constant=steps - 1) - done, False))
+        if conditions:
+            builder.branch(conditions, emit, lambda: None)
+        else:
+            emit()
+
+    @property
+    def _each(self) -> int:
+        """Rows that come in one step."""
+        return -(-self.sizes[self.rows] // self.range_.size)
+
+    @property
+    def _apart(self) -> int:
+        """Steps from one row to the next: a power of two, by which it is cheap to divide."""
+        most = self.range_.size // 2 // self.sizes[self.rows]
+        return 1 << max(most.bit_length() - 1, 0)
+
+
+def _most_rows(output: AccumulatorTile, sizes: Mapping[str, int]) -> str | None:
+    """The dim with most rows of the output of `sizes`, if any has several."""
+    tensor = output.problem.output
+    rows = [dim for dim in tensor.dims if dim not in tensor.axes[-1].dims]
+    dim = max(sorted(rows), key=lambda dim: sizes[dim], default=None)
+    return dim if dim and sizes[dim] > 1 else None
+
+
+def _lines(output: AccumulatorTile, sizes: Mapping[str, int]) -> int:
+    """How many lines are asked for of the output of `sizes`."""
+    tensor = output.problem.output
+    return len(runs(tensor, output.start, sizes)) * len(_shifts(tensor, sizes))
+
+
+def _shifts(tensor: Tensor, sizes: Mapping[str, int]) -> range:
+    """Offsets into a run of `tensor`, one in each cache line, from the last element on."""
+    return range(last_offset(tensor, sizes), -1, -LINE_BYTES // tensor.element.size)
+
+
+def _ask(
+    output: AccumulatorTile, into: str, start: Mapping[str, Index], sizes: Mapping[str, int]
+) -> None:
+    """Ask for all lines of the output of `sizes` at `start`, for writing."""
+    tensor = output.problem.output
+    for run in runs(tensor, start, sizes):
+        for shift in _shifts(tensor, sizes):
+            where = [*run[:-1], run[-1] + shift]
+            output.builder.prefetch(output.operands.output, where, into, write=True)
 
 
 @dataclass(frozen=True)
@@ -104,11 +214,7 @@ class _Shared:
 
     @property
     def _rows(self) -> str | None:
-        """The dim with most rows, if any has several."""
-        tensor = self.output.problem.output
-        rows = [dim for dim in tensor.dims if dim not in tensor.axes[-1].dims]
-        dim = max(sorted(rows), key=lambda dim: self.sizes[dim], default=None)
-        return dim if dim and self.sizes[dim] > 1 else None
+        return _most_rows(self.output, self.sizes)
 
     @property
     def _count(self) -> int:
@@ -118,15 +224,3 @@ class _Shared:
     def _each(self) -> int:
         """Rows per visit."""
         return -(-self._count // self.visits.count)
-
-
-def _ask(
-    output: AccumulatorTile, into: str, start: Mapping[str, Index], sizes: Mapping[str, int]
-) -> None:
-    """Ask for all lines of the output of `sizes` at `start`, for writing."""
-    tensor = output.problem.output
-    last = last_offset(tensor, sizes)
-    for run in runs(tensor, start, sizes):
-        for shift in range(last, -1, -LINE_BYTES // tensor.element.size):
-            where = [*run[:-1], run[-1] + shift]
-            output.builder.prefetch(output.operands.output, where, into, write=True)

@@ -53,7 +53,8 @@ class Machine:
     line of L1 that stores to others of its set have evicted, `saved_line_cycles` what each line of
     sums costs that is stored to be gone on with later, `crossing_cycles` how long a core waits for
     a load that crosses a line of cache, besides the slot that it takes more, `loop_cycles` what an
-    outer product costs beyond its multiply-adds and loads; `dram_write_bandwidth` is the GB/s at
+    outer product costs beyond its multiply-adds and loads, `queued_stores` how many slots of vector
+    stores in a row a core takes without waiting; `dram_write_bandwidth` is the GB/s at
     which the stores of one core reach memory through its caches, each line being read first and
     written back later; `dram_stream_bandwidth` the same for non-temporal stores, which pass the
     caches by.
@@ -80,6 +81,7 @@ class Machine:
     saved_line_cycles: float | None = None
     crossing_cycles: float | None = None
     loop_cycles: float | None = None
+    queued_stores: int | None = None
     capacity_factor: float = 0.75
     dram_write_bandwidth: float | None = None
     dram_write_bandwidth_all: float | None = None

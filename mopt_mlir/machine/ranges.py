@@ -41,6 +41,7 @@ RANGES: Mapping[str, Range] = {
     "saved_line_cycles": _CYCLES,
     "crossing_cycles": _CYCLES,
     "loop_cycles": _CYCLES,
+    "queued_stores": Range(1, 10_000, "slots"),
     "dram_bandwidth": _BANDWIDTH,
     "dram_bandwidth_all": _BANDWIDTH_ALL,
     "dram_write_bandwidth": _BANDWIDTH,

@@ -22,6 +22,7 @@ UNITS = {
     "saved_line_cycles": "cycles",
     "crossing_cycles": "cycles",
     "loop_cycles": "cycles",
+    "queued_stores": "slots",
     "size": "bytes",
     "line": "bytes",
     "bandwidth": "GB/s",

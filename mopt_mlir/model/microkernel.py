@@ -18,8 +18,8 @@ from mopt_mlir.plan import STORED_IN_PARTS_BYTES, Microkernel, lies_in_rows
 from mopt_mlir.problem import Problem, Tensor
 
 LOOP_CYCLES = 0.25
-"""Per reduction step: what the loop costs beyond its FMAs. A machine may say otherwise for
-predicted times."""
+"""Per reduction step: what the loop costs beyond its FMAs, where these take one slot each. A
+machine may say otherwise for predicted times."""
 
 OVERLAP = 6
 """The exponent of the norm in which issue slots and latency add up: tiles whose accumulators just
@@ -47,6 +47,10 @@ written back first. A machine may say otherwise."""
 EVICTED_SUMS_CYCLES = 15.0
 """For each such line of sums, which are loaded first: while one waits, the next ones load. Measured
 on Zen 5 where later register tiles evict them: 9 to 17."""
+
+QUEUE_CYCLES = 2.0
+"""For each slot of stores in a row beyond those that a core queues: so it is on Zen 4 after outer
+products that a vector of 512 bits is added to 14 to 30 sums, wherever these lie in the caches."""
 
 SHUFFLE_CYCLES = 1.0
 """Per vector and stage of an in-register transposition, with one 512-bit shuffle per cycle."""
@@ -79,9 +83,9 @@ class RegisterTile:
     `steps` outer products over all reduction dims, each with `accumulators` FMAs of `slots` issue
     slots (`Machine.slots`), loads that take `loads` slots, and `waiting` cycles for lines that were
     evicted, or that a load crosses; at each visit `store_conflicts` cycles for lines of sums that
-    were evicted, and `lines` of sums that it leaves to the next one; once, `finish` cycles in which
-    the sums are stored to the output. A step reads `input` and `weights` elements, and `output`
-    elements are written.
+    were evicted, `queued` for stores in a row that there is no room for, and `lines` of sums that
+    it leaves to the next one; once, `finish` cycles in which the sums are stored to the output. A
+    step reads `input` and `weights` elements, and `output` elements are written.
     """
 
     steps: int
@@ -90,6 +94,7 @@ class RegisterTile:
     loads: float
     waiting: float
     store_conflicts: float
+    queued: float
     lines: float
     finish: float
     input: int
@@ -99,9 +104,9 @@ class RegisterTile:
     def work(self, machine: Machine) -> RegisterWork:
         """As if visits did not overlap with each other."""
         vectors = self.accumulators * self.slots
-        save = vectors * STORE_CYCLES + self.store_conflicts
+        save = vectors * STORE_CYCLES + self.store_conflicts + self.queued
         restore = vectors / machine.loads_per_cycle
-        step = step_cycles(machine, vectors, self.loads) + self.waiting
+        step = loop_cycles(self.slots) + step_cycles(machine, vectors, self.loads) + self.waiting
         return RegisterWork(
             cycles=self.steps * step + self.finish - save - restore,
             cycles_per_visit=CALL_CYCLES + save + restore,
@@ -142,7 +147,7 @@ def is_transposed(problem: Problem, kernel: Microkernel) -> bool:
 
 
 def step_cycles(machine: Machine, fmas: int, loads: float) -> float:
-    """Cycles of one step of the outer product, of slots of FMAs and of loads.
+    """Cycles of one step of the outer product, of slots of FMAs and of loads, without the loop.
 
     FMAs and loads take their issue slots, and the accumulation chain its latency, as every
     accumulator is updated once per step; the longest of the three counts, and a little of those
@@ -150,7 +155,13 @@ def step_cycles(machine: Machine, fmas: int, loads: float) -> float:
     10x2 take by themselves on Zen 5, with 256 and with 512 bits, and within 15% of what any takes.
     """
     fma, load = fmas / machine.fma_per_cycle, load_cycles(machine, loads)
-    return LOOP_CYCLES + norm(OVERLAP, norm(ISSUE_OVERLAP, fma, load), machine.fma_latency)
+    return norm(OVERLAP, norm(ISSUE_OVERLAP, fma, load), machine.fma_latency)
+
+
+def loop_cycles(slots: int) -> float:
+    """Cycles of one step beyond those. A core whose FMAs take several slots each goes on issuing
+    meanwhile: there the loop hides behind them."""
+    return LOOP_CYCLES if slots == 1 else 0.0
 
 
 def load_cycles(machine: Machine, loads: float) -> float:
@@ -229,6 +240,7 @@ def _register_tile(
     evicted = _conflicts(machine, problem.output, tile)
     store = machine.evicted_store_cycles or EVICTED_STORE_CYCLES
     in_output = problem.output.runs_along(kernel.lanes)  # where sums wait for the next visit
+    queued = _queued_cycles(machine, rows * vectors * slots)
     return RegisterTile(
         steps=steps,
         accumulators=rows * vectors,
@@ -236,9 +248,10 @@ def _register_tile(
         loads=single + whole * (slots + crossing),
         waiting=CONFLICT_CYCLES * too_many + crossed,
         store_conflicts=max(store, EVICTED_SUMS_CYCLES) * evicted if in_output else 0.0,
+        queued=queued,
         lines=rows * width * problem.output.element.size / machine.cache("L1").line,
         finish=_output_cycles(problem, kernel, tile, vectors, slots)
-        + (0.0 if in_output else store * evicted),
+        + (queued if in_output else store * evicted),
         input=input_,
         weights=weights,
         output=rows * tile[kernel.lanes],
@@ -273,6 +286,12 @@ def _grain(problem: Problem, tensor: Tensor, kernel: Microkernel) -> int:
             if dim != kernel.lanes and factor and problem.extent(dim) > 1:
                 steps.append(factor * stride if stride else 1)
     return gcd(*steps)
+
+
+def _queued_cycles(machine: Machine, stores: int) -> float:
+    """Cycles that so many slots of stores in a row wait for each other."""
+    beyond = 0 if machine.queued_stores is None else stores - machine.queued_stores
+    return QUEUE_CYCLES * max(0, beyond)
 
 
 def _output_cycles(

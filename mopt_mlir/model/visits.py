@@ -15,13 +15,13 @@ from mopt_mlir.model.conflicts import conflicting_lines
 from mopt_mlir.model.microkernel import (
     EVICTED_SUMS_CYCLES,
     ISSUE_OVERLAP,
-    LOOP_CYCLES,
     OVERLAP,
     STORE_CYCLES,
     RegisterTile,
     TileCounts,
     TileKind,
     load_cycles,
+    loop_cycles,
     norm,
     tiles_of,
 )
@@ -143,10 +143,10 @@ def _visit_cycles(machine: Machine, tile: RegisterTile, visits: Visits) -> float
     operations = steps * (sums + tile.loads) + 2 * sums
     in_flight = 1 + WINDOW / operations
     chain = (steps * machine.fma_latency + DRAIN_CYCLES) / in_flight
-    waiting = steps * ((machine.loop_cycles or LOOP_CYCLES) + tile.waiting)
+    waiting = steps * ((machine.loop_cycles or loop_cycles(tile.slots)) + tile.waiting)
     evicted = tile.store_conflicts + EVICTED_SUMS_CYCLES * visits.evicted
     saved = machine.saved_line_cycles or SAVED_LINE_CYCLES
-    waiting += (evicted + saved * tile.lines) * again
+    waiting += (evicted + tile.queued + saved * tile.lines) * again
     return norm(OVERLAP, issue, chain) + waiting + MISPREDICTED_CYCLES * visits.irregular
 
 

@@ -12,7 +12,9 @@ from mopt_mlir.model.cost import ELEMENT_CYCLES, PACK_CYCLES, pack_cycles
 from mopt_mlir.model.footprint import output_runs
 from mopt_mlir.model.menu import NoMicrokernelError, menu, reduction_order
 from mopt_mlir.model.microkernel import (
+    QUEUE_CYCLES,
     count_register_tiles,
+    loop_cycles,
     needs_panels,
     register_work,
     step_cycles,
@@ -27,7 +29,7 @@ ZEN4 = by_name("znver4")
 
 
 def share_of_peak(rows: int, vectors: int) -> float:
-    cycles = step_cycles(ZEN5, rows * vectors, rows + vectors)
+    cycles = loop_cycles(1) + step_cycles(ZEN5, rows * vectors, rows + vectors)
     return rows * vectors / ZEN5.fma_per_cycle / cycles
 
 
@@ -69,8 +71,50 @@ def test_stores_of_wide_vectors_take_several_slots(layout: str, stores: int) -> 
     """Whole vectors of channels, or a row of pixels for each: once more for the second half."""
     problem = conv2d(k=32 if layout == "nhwc" else 16, h=1, w=7, c=8, r=1, s=1, layout=layout)
     kernel = Microkernel("k", 16, {"k": problem.extent("k"), "w": 7}, ("c",))
-    (zen5,), (zen4,) = (tile_kinds(problem, m, kernel, panels=True) for m in (ZEN5, ZEN4))
+    machines = (ZEN5, replace(ZEN4, queued_stores=None))
+    (zen5,), (zen4,) = (tile_kinds(problem, m, kernel, panels=True) for m in machines)
     assert zen4.tile.finish - zen5.tile.finish == stores
+
+
+@pytest.mark.parametrize(
+    ("rows", "vectors", "bits", "measured"),
+    [(8, 1, 512, 1), (12, 1, 512, 1), (16, 1, 512, 13), (10, 2, 512, 31), (12, 2, 512, 50),
+     (14, 2, 512, 66), (30, 1, 512, 69), (14, 1, 256, 0)],
+)  # fmt: skip
+def test_stores_that_find_no_room_in_the_queue_wait(
+    rows: int, vectors: int, bits: int, measured: float
+) -> None:
+    """Cycles that storing all sums after each other takes on a Zen 4, beyond 16 or 64 outer
+    products: the mean of both, wherever in L1 or L2 they go (256 bits: with what loads them)."""
+    machine = ZEN4.with_field("vector_bits", bits)
+    lanes = machine.lanes(ElementType.F32)
+    kernel = Microkernel("k", lanes, {"k": vectors * lanes, "w": rows}, ("c",))
+    problem = conv2d(k=vectors * lanes, h=1, w=rows, c=64, r=1, s=1, layout="nhwc")
+    (kind,) = tile_kinds(problem, machine, kernel, panels=True)
+    (roomy,) = tile_kinds(problem, replace(machine, queued_stores=None), kernel, panels=True)
+    assert kind.tile.queued == pytest.approx(measured, abs=6)
+    assert kind.work.cycles_per_visit - roomy.work.cycles_per_visit == kind.tile.queued
+    # the last visit's stores are the output's, which count once
+    assert kind.tile.finish - roomy.tile.finish == kind.tile.queued
+    assert kind.work.cycles == pytest.approx(roomy.work.cycles)
+
+
+def test_outputs_that_are_transposed_first_are_not_stored_in_a_row() -> None:
+    kernel = Microkernel("k", 16, {"k": 16, "w": 28}, ("c",))
+    (kind,) = tile_kinds(conv2d(k=16, h=1, w=28, c=64, r=1, s=1), ZEN4, kernel, panels=True)
+    (roomy,) = tile_kinds(
+        conv2d(k=16, h=1, w=28, c=64, r=1, s=1),
+        replace(ZEN4, queued_stores=None),
+        kernel,
+        panels=True,
+    )
+    assert kind.tile.finish == roomy.tile.finish
+    assert kind.tile.queued == QUEUE_CYCLES * (2 * 28 - 24)  # between visits
+
+
+@pytest.mark.parametrize(("bits", "cycles"), [(512, 0.0), (256, 0.25)])
+def test_loops_hide_behind_operations_of_several_slots(bits: int, cycles: float) -> None:
+    assert loop_cycles(ZEN4.slots(bits)) == cycles
 
 
 def test_rows_of_channels_are_stored_in_parts_as_well() -> None:

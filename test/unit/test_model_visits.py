@@ -38,6 +38,7 @@ def tile(accumulators: int, loads: int, steps: int) -> RegisterTile:
         loads=loads,
         waiting=0.0,
         store_conflicts=0.0,
+        queued=0.0,
         lines=float(accumulators),
         finish=float(accumulators),
         input=loads,
@@ -87,8 +88,8 @@ def test_every_further_visit_costs_something():
 
 def test_waiting_for_evicted_lines_comes_on_top():
     plain = tile(28, 16, 100)
-    evicted = replace(plain, waiting=3.0, store_conflicts=15.0)
-    assert cycles(evicted, 5) - cycles(plain, 5) == pytest.approx(100 * 3 + 4 * 15)
+    evicted = replace(plain, waiting=3.0, store_conflicts=15.0, queued=7.0)
+    assert cycles(evicted, 5) - cycles(plain, 5) == pytest.approx(100 * 3 + 4 * (15 + 7))
 
 
 @pytest.mark.parametrize(("given", "each"), [(None, SAVED_LINE_CYCLES), (2.5, 2.5)])
@@ -117,7 +118,8 @@ def test_each_outer_product_costs_what_the_machine_says(given, each):
 
 
 def test_a_vector_of_several_slots_takes_as_many_of_each_unit():
-    narrow, wide = tile(28, 16, steps=1000), replace(tile(28, 16, steps=1000), slots=2)
+    narrow = tile(28, 16, steps=1000)
+    wide = replace(narrow, slots=2, finish=56.0)
     assert cycles(wide) >= 2 * 1000 * 28 / MACHINE.fma_per_cycle > 1.5 * cycles(narrow)
     stored = replace(tile(28, 16, steps=0), slots=2, finish=56.0)  # nothing but storing once
     assert cycles(stored) == pytest.approx(56, rel=0.01)

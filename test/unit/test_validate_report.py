@@ -374,7 +374,13 @@ def test_files_of_the_same_title_are_refused(tmp_path, capsys):
 
 def test_old_trials_know_what_was_learnt_of_their_cpu_since():
     """Machines of trials are as they were noted, but for fields that they lack."""
-    learnt = {"evicted_store_cycles", "saved_line_cycles", "crossing_cycles", "loop_cycles"}
+    learnt = {
+        "evicted_store_cycles",
+        "saved_line_cycles",
+        "crossing_cycles",
+        "loop_cycles",
+        "queued_stores",
+    }
     for cpu in ("znver3", "znver4", "znver5", "graniterapids"):
         now = asdict(by_name(cpu))
         then = {name: value for name, value in now.items() if name not in learnt}
