@@ -65,7 +65,8 @@ def output_prefetch(
     loop = next((dim for dim in kernel.reduction if not ranges[dim].is_point), None)
     rows = _most_rows(output, sizes)
     many = upcoming.into == "L2" and not upcoming.again and _lines(output, sizes) > AT_ONCE
-    if many and rows is not None and loop is not None and not conditions:
+    alone = shared is None and not conditions
+    if many and alone and rows is not None and loop is not None:
         return _ByRow(output, upcoming.into, start, sizes, rows, loop, ranges[loop])
     return _AtOnce(output, upcoming.into, start, sizes, conditions, shared)
 
