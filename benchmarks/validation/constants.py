@@ -42,6 +42,16 @@ def constant_rows() -> Rows:
             "sampled plans of Table 1 there; tried on the held-out set before it was taken",
         ],
         [
+            "stores in a row that do not wait, on Zen 4, and what a further one waits",
+            f"{zen4.queued_stores} slots, {microkernel.QUEUE_CYCLES:g} cycles for each slot",
+            "microkernels that store 4 to 30 vectors of 512 bits, Zen 4",
+        ],
+        [
+            "how many times less of L2 and L3 is on top, where an operation takes several slots",
+            "as many as it takes",
+            "sampled plans of Table 1 and of the held-out set, Zen 4, AVX-512",
+        ],
+        [
             "packing by elements, and the rest of a vector, of each weight",
             f"{cost.ELEMENT_CYCLES:g} and {cost.REST_CYCLES:g} cycles",
             _FITTED,
@@ -101,6 +111,11 @@ def constant_rows() -> Rows:
             "between the prefetches of a register tile's output and its stores",
             f"{prefetch_output.OUTPUT_AHEAD_CYCLES} cycles",
             "layers on Zen 5 (it is not kept which)",
+        ],
+        [
+            "lines of output asked for at once, on Zen 4: at most",
+            f"{prefetch_output.AT_ONCE}",
+            "a core's misses under way; own plans of 16 layers of Table 1 there",
         ],
         [
             "how much may be accessed before a prefetch is used: until it counts less, and nothing",

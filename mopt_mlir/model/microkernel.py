@@ -49,14 +49,16 @@ EVICTED_SUMS_CYCLES = 15.0
 on Zen 5 where later register tiles evict them: 9 to 17."""
 
 QUEUE_CYCLES = 2.0
-"""For each slot of stores in a row beyond those that a core queues: so it is on Zen 4 after outer
-products that a vector of 512 bits is added to 14 to 30 sums, wherever these lie in the caches."""
+"""For each slot of stores after each other beyond those that a core queues. Measured on Zen 4 with
+512 bits: outer products of 14 to 30 sums, which are stored then, take this longer, wherever in the
+caches the sums go."""
 
 SHUFFLE_CYCLES = 1.0
 """Per vector and stage of an in-register transposition, with one 512-bit shuffle per cycle."""
 
 STORE_CYCLES = 1.0
-"""Per issue slot of a vector store: one per cycle on every machine described here."""
+"""Per issue slot of a vector store: one per cycle on every machine described here. Where it is
+known how many a core queues, they hide behind what it computes next."""
 
 
 class RegisterWork(NamedTuple):
@@ -82,10 +84,10 @@ class RegisterTile:
 
     `steps` outer products over all reduction dims, each with `accumulators` FMAs of `slots` issue
     slots (`Machine.slots`), loads that take `loads` slots, and `waiting` cycles for lines that were
-    evicted, or that a load crosses; at each visit `store_conflicts` cycles for lines of sums that
-    were evicted, `queued` for stores in a row that there is no room for, and `lines` of sums that
-    it leaves to the next one; once, `finish` cycles in which the sums are stored to the output. A
-    step reads `input` and `weights` elements, and `output` elements are written.
+    evicted, or that a load crosses; at each visit `stored` cycles in which the sums are stored,
+    `store_conflicts` for lines of sums that were evicted, and `lines` of sums that it leaves to the
+    next one; once, `finish` cycles in which the sums are stored to the output. A step reads `input`
+    and `weights` elements, and `output` elements are written.
     """
 
     steps: int
@@ -93,8 +95,8 @@ class RegisterTile:
     slots: int
     loads: float
     waiting: float
+    stored: float
     store_conflicts: float
-    queued: float
     lines: float
     finish: float
     input: int
@@ -104,7 +106,7 @@ class RegisterTile:
     def work(self, machine: Machine) -> RegisterWork:
         """As if visits did not overlap with each other."""
         vectors = self.accumulators * self.slots
-        save = vectors * STORE_CYCLES + self.store_conflicts + self.queued
+        save = self.stored + self.store_conflicts
         restore = vectors / machine.loads_per_cycle
         step = loop_cycles(self.slots) + step_cycles(machine, vectors, self.loads) + self.waiting
         return RegisterWork(
@@ -147,20 +149,21 @@ def is_transposed(problem: Problem, kernel: Microkernel) -> bool:
 
 
 def step_cycles(machine: Machine, fmas: int, loads: float) -> float:
-    """Cycles of one step of the outer product, of slots of FMAs and of loads, without the loop.
+    """Cycles of one step of the outer product, of slots of FMAs and of loads.
 
     FMAs and loads take their issue slots, and the accumulation chain its latency, as every
     accumulator is updated once per step; the longest of the three counts, and a little of those
-    that are close to it. Without `LOAD_OVERHEAD` this is within 5% of what most tiles of 1x7 to
-    10x2 take by themselves on Zen 5, with 256 and with 512 bits, and within 15% of what any takes.
+    that are close to it. Without `LOAD_OVERHEAD`, but with `loop_cycles`, this is within
+    5% of what most tiles of 1x7 to 10x2 take by themselves on Zen 5, with 256 and with 512 bits,
+    and within 15% of what any takes.
     """
     fma, load = fmas / machine.fma_per_cycle, load_cycles(machine, loads)
     return norm(OVERLAP, norm(ISSUE_OVERLAP, fma, load), machine.fma_latency)
 
 
 def loop_cycles(slots: int) -> float:
-    """Cycles of one step beyond those. A core whose FMAs take several slots each goes on issuing
-    meanwhile: there the loop hides behind them."""
+    """Cycles of one step that the loop takes beside `step_cycles`. A core whose FMAs take several
+    `slots` each goes on issuing meanwhile, so that the loop hides behind them."""
     return LOOP_CYCLES if slots == 1 else 0.0
 
 
@@ -240,18 +243,17 @@ def _register_tile(
     evicted = _conflicts(machine, problem.output, tile)
     store = machine.evicted_store_cycles or EVICTED_STORE_CYCLES
     in_output = problem.output.runs_along(kernel.lanes)  # where sums wait for the next visit
-    queued = _queued_cycles(machine, rows * vectors * slots)
     return RegisterTile(
         steps=steps,
         accumulators=rows * vectors,
         slots=slots,
         loads=single + whole * (slots + crossing),
         waiting=CONFLICT_CYCLES * too_many + crossed,
+        stored=store_cycles(machine, rows * vectors * slots),
         store_conflicts=max(store, EVICTED_SUMS_CYCLES) * evicted if in_output else 0.0,
-        queued=queued,
         lines=rows * width * problem.output.element.size / machine.cache("L1").line,
-        finish=_output_cycles(problem, kernel, tile, vectors, slots)
-        + (queued if in_output else store * evicted),
+        finish=_output_cycles(problem, machine, kernel, tile)
+        + (0.0 if in_output else store * evicted),
         input=input_,
         weights=weights,
         output=rows * tile[kernel.lanes],
@@ -288,27 +290,31 @@ def _grain(problem: Problem, tensor: Tensor, kernel: Microkernel) -> int:
     return gcd(*steps)
 
 
-def _queued_cycles(machine: Machine, stores: int) -> float:
-    """Cycles that so many slots of stores in a row wait for each other."""
-    beyond = 0 if machine.queued_stores is None else stores - machine.queued_stores
-    return QUEUE_CYCLES * max(0, beyond)
+def store_cycles(machine: Machine, slots: int) -> float:
+    """Cycles to store vectors in so many slots after each other."""
+    if machine.queued_stores is None:
+        return STORE_CYCLES * slots
+    return QUEUE_CYCLES * max(0, slots - machine.queued_stores)
 
 
 def _output_cycles(
-    problem: Problem, kernel: Microkernel, tile: Mapping[str, int], vectors: int, slots: int
+    problem: Problem, machine: Machine, kernel: Microkernel, tile: Mapping[str, int]
 ) -> float:
     """Cycles to store the accumulators of one register tile to the output. (Between visits they are
     whole registers, wherever they lie.)"""
     rows = prod(size for dim, size in tile.items() if dim != kernel.lanes)
-    registers = rows * vectors
-    size = problem.output.element.size
+    vectors = -(-tile[kernel.lanes] // kernel.vector)
+    registers, size = rows * vectors, problem.output.element.size
+    slots = machine.slots(8 * size * kernel.vector)
     if problem.output.runs_along(kernel.lanes):
-        return rows * _stores(kernel, size, tile[kernel.lanes]) * slots * STORE_CYCLES
+        return store_cycles(machine, rows * _stores(kernel, size, tile[kernel.lanes]) * slots)
     pixels = [dim for dim in kernel.tile if dim != kernel.lanes]
     if any(problem.output.runs_along(dim) for dim in pixels):
         accesses = vectors * kernel.vector * _stores(kernel, size, rows)
         shuffles = registers * log2(kernel.vector) * SHUFFLE_CYCLES
-        return shuffles + accesses * slots * STORE_CYCLES
+        # shuffles come between the stores, so that no queue fills
+        hidden = machine.queued_stores is not None
+        return shuffles + (0.0 if hidden else accesses * slots * STORE_CYCLES)
     return registers * kernel.vector * STORE_CYCLES
 
 

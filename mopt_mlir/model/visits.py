@@ -123,7 +123,11 @@ def visiting_cycles(
     """Cycles of one core that visits each of `counts` register tiles like this."""
     return sum(
         tiles_of(kind, counts)
-        * (visits.number * _visit_cycles(machine, kind.tile, visits) + _finish_cycles(kind.tile))
+        * (
+            visits.number * _visit_cycles(machine, kind.tile, visits)
+            + kind.tile.finish
+            - _issued(machine, kind.tile)
+        )
         for kind in kinds
     )
 
@@ -146,10 +150,12 @@ def _visit_cycles(machine: Machine, tile: RegisterTile, visits: Visits) -> float
     waiting = steps * ((machine.loop_cycles or loop_cycles(tile.slots)) + tile.waiting)
     evicted = tile.store_conflicts + EVICTED_SUMS_CYCLES * visits.evicted
     saved = machine.saved_line_cycles or SAVED_LINE_CYCLES
-    waiting += (evicted + tile.queued + saved * tile.lines) * again
+    stored = tile.stored - _issued(machine, tile)
+    waiting += (evicted + stored + saved * tile.lines) * again
     return norm(OVERLAP, issue, chain) + waiting + MISPREDICTED_CYCLES * visits.irregular
 
 
-def _finish_cycles(tile: RegisterTile) -> float:
-    """Cycles in which the sums go to the output at last, beyond those of storing them anywhere."""
-    return tile.finish - STORE_CYCLES * tile.accumulators * tile.slots
+def _issued(machine: Machine, tile: RegisterTile) -> float:
+    """Cycles of storing all sums that a visit counts among what it issues."""
+    hidden = machine.queued_stores is not None
+    return 0.0 if hidden else STORE_CYCLES * tile.accumulators * tile.slots

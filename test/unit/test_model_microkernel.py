@@ -12,7 +12,9 @@ from mopt_mlir.model.cost import ELEMENT_CYCLES, PACK_CYCLES, pack_cycles
 from mopt_mlir.model.footprint import output_runs
 from mopt_mlir.model.menu import NoMicrokernelError, menu, reduction_order
 from mopt_mlir.model.microkernel import (
+    CALL_CYCLES,
     QUEUE_CYCLES,
+    SHUFFLE_CYCLES,
     count_register_tiles,
     loop_cycles,
     needs_panels,
@@ -79,37 +81,34 @@ def test_stores_of_wide_vectors_take_several_slots(layout: str, stores: int) -> 
 @pytest.mark.parametrize(
     ("rows", "vectors", "bits", "measured"),
     [(8, 1, 512, 1), (12, 1, 512, 1), (16, 1, 512, 13), (10, 2, 512, 31), (12, 2, 512, 50),
-     (14, 2, 512, 66), (30, 1, 512, 69), (14, 1, 256, 0)],
+     (14, 2, 512, 66), (30, 1, 512, 69), (14, 1, 256, 4)],
 )  # fmt: skip
 def test_stores_that_find_no_room_in_the_queue_wait(
     rows: int, vectors: int, bits: int, measured: float
 ) -> None:
     """Cycles that storing all sums after each other takes on a Zen 4, beyond 16 or 64 outer
-    products: the mean of both, wherever in L1 or L2 they go (256 bits: with what loads them)."""
+    products: the mean of both, wherever in L1 or L2 they go."""
     machine = ZEN4.with_field("vector_bits", bits)
     lanes = machine.lanes(ElementType.F32)
     kernel = Microkernel("k", lanes, {"k": vectors * lanes, "w": rows}, ("c",))
     problem = conv2d(k=vectors * lanes, h=1, w=rows, c=64, r=1, s=1, layout="nhwc")
     (kind,) = tile_kinds(problem, machine, kernel, panels=True)
-    (roomy,) = tile_kinds(problem, replace(machine, queued_stores=None), kernel, panels=True)
-    assert kind.tile.queued == pytest.approx(measured, abs=6)
-    assert kind.work.cycles_per_visit - roomy.work.cycles_per_visit == kind.tile.queued
-    # the last visit's stores are the output's, which count once
-    assert kind.tile.finish - roomy.tile.finish == kind.tile.queued
-    assert kind.work.cycles == pytest.approx(roomy.work.cycles)
+    assert kind.tile.stored == pytest.approx(measured, abs=6)
+    assert kind.tile.finish == kind.tile.stored  # the last visit's stores are the output's
+    registers = rows * vectors * machine.slots(bits)
+    restore = registers / machine.loads_per_cycle
+    assert kind.work.cycles_per_visit == CALL_CYCLES + kind.tile.stored + restore
 
 
-def test_outputs_that_are_transposed_first_are_not_stored_in_a_row() -> None:
-    kernel = Microkernel("k", 16, {"k": 16, "w": 28}, ("c",))
-    (kind,) = tile_kinds(conv2d(k=16, h=1, w=28, c=64, r=1, s=1), ZEN4, kernel, panels=True)
-    (roomy,) = tile_kinds(
-        conv2d(k=16, h=1, w=28, c=64, r=1, s=1),
-        replace(ZEN4, queued_stores=None),
-        kernel,
-        panels=True,
-    )
-    assert kind.tile.finish == roomy.tile.finish
-    assert kind.tile.queued == QUEUE_CYCLES * (2 * 28 - 24)  # between visits
+def test_outputs_that_are_transposed_first_are_not_stored_after_each_other() -> None:
+    """On Zen 4 a layer of 64 channels takes 6% more than its multiply-adds with tiles of 14 and of
+    28 pixels by 16 channels, which are as many shuffles."""
+    problem = conv2d(k=16, h=1, w=28, c=64, r=1, s=1)
+    for pixels in (14, 28):
+        kernel = Microkernel("k", 16, {"k": 16, "w": pixels}, ("c",))
+        (kind,) = tile_kinds(problem, ZEN4, kernel, panels=True)
+        assert kind.tile.finish == pixels * 4 * SHUFFLE_CYCLES
+        assert kind.tile.stored == QUEUE_CYCLES * max(0, 2 * pixels - 24)  # between visits
 
 
 @pytest.mark.parametrize(("bits", "cycles"), [(512, 0.0), (256, 0.25)])

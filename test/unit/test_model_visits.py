@@ -13,6 +13,7 @@ from mopt_mlir.model.microkernel import (
     RegisterTile,
     TileKind,
     register_work,
+    step_cycles,
     tile_kinds,
 )
 from mopt_mlir.model.visits import (
@@ -37,8 +38,8 @@ def tile(accumulators: int, loads: int, steps: int) -> RegisterTile:
         slots=1,
         loads=loads,
         waiting=0.0,
+        stored=float(accumulators),
         store_conflicts=0.0,
-        queued=0.0,
         lines=float(accumulators),
         finish=float(accumulators),
         input=loads,
@@ -88,8 +89,30 @@ def test_every_further_visit_costs_something():
 
 def test_waiting_for_evicted_lines_comes_on_top():
     plain = tile(28, 16, 100)
-    evicted = replace(plain, waiting=3.0, store_conflicts=15.0, queued=7.0)
-    assert cycles(evicted, 5) - cycles(plain, 5) == pytest.approx(100 * 3 + 4 * (15 + 7))
+    evicted = replace(plain, waiting=3.0, store_conflicts=15.0)
+    assert cycles(evicted, 5) - cycles(plain, 5) == pytest.approx(100 * 3 + 4 * 15)
+
+
+def test_stores_that_a_queue_hides_cost_nothing_and_others_every_visit():
+    machine, plain = replace(MACHINE, queued_stores=24), tile(28, 16, 100)
+    hidden = replace(plain, stored=0.0, finish=0.0)
+    assert cycles(hidden, 5, machine=machine) == pytest.approx(cycles(plain, 5))
+    waiting = replace(hidden, stored=8.0, finish=8.0)
+    found = cycles(waiting, 5, machine=machine) - cycles(hidden, 5, machine=machine)
+    assert found == pytest.approx(5 * 8)
+
+
+@pytest.mark.parametrize(("slots", "each"), [(1, LOOP_CYCLES), (2, 0.0)])
+def test_loops_hide_behind_operations_of_several_slots(slots, each):
+    short, long = (
+        replace(tile(28, 16, steps), slots=slots, stored=28.0 * slots, finish=28.0 * slots)
+        for steps in (10_000, 20_000)
+    )
+    expected = pytest.approx(14 * slots + each, abs=0.02)
+    assert (cycles(long) - cycles(short)) / 10_000 == expected
+    solver = (long.work(MACHINE).cycles - short.work(MACHINE).cycles) / 10_000
+    alone = step_cycles(MACHINE, 28 * slots, 16)
+    assert solver == pytest.approx(alone + each)
 
 
 @pytest.mark.parametrize(("given", "each"), [(None, SAVED_LINE_CYCLES), (2.5, 2.5)])
@@ -119,7 +142,7 @@ def test_each_outer_product_costs_what_the_machine_says(given, each):
 
 def test_a_vector_of_several_slots_takes_as_many_of_each_unit():
     narrow = tile(28, 16, steps=1000)
-    wide = replace(narrow, slots=2, finish=56.0)
+    wide = replace(narrow, slots=2, stored=56.0, finish=56.0)
     assert cycles(wide) >= 2 * 1000 * 28 / MACHINE.fma_per_cycle > 1.5 * cycles(narrow)
     stored = replace(tile(28, 16, steps=0), slots=2, finish=56.0)  # nothing but storing once
     assert cycles(stored) == pytest.approx(56, rel=0.01)
