@@ -39,7 +39,7 @@ def constant_rows() -> Rows:
         [
             "the same on Zen 4",
             f"{zen4.saved_line_cycles:g} cycles",
-            "sampled plans of Table 1 there; tried on the held-out set before it was taken",
+            "sampled plans of Table 1 and of the held-out set there",
         ],
         [
             "stores in a row that do not wait, on Zen 4, and what a further one waits",
@@ -115,7 +115,7 @@ def constant_rows() -> Rows:
         [
             "lines of output asked for at once, on Zen 4: at most",
             f"{prefetch_output.AT_ONCE}",
-            "a core's misses under way; own plans of 16 layers of Table 1 there",
+            "a core's misses under way; own plans of Table 1 there",
         ],
         [
             "how much may be accessed before a prefetch is used: until it counts less, and nothing",

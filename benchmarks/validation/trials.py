@@ -123,6 +123,8 @@ def machine_of(data: dict[str, Any]) -> Machine:
     caches = tuple(Cache(**cache) for cache in data["caches"])
     known = {machine.cpu: machine for machine in map(by_name, names())}.get(data["cpu"])
     learnt = {name: getattr(known, name, None) for name in _LEARNT}
+    if "queued_stores" not in data:  # with which the cost of a line of sums was fitted anew
+        data = {name: value for name, value in data.items() if name != "saved_line_cycles"}
     return Machine(**{**learnt, **data, "caches": caches})
 
 

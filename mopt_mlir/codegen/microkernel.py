@@ -102,12 +102,15 @@ def emit_microkernel(
     reduced = {dim: ranges[dim] for dim in problem.reduction_dims}
     initial = output.initial(reduced)
     panel = None if panels is None else panels.panel_of(builder, ranges)
-    written = output_prefetch(output, kernel, ranges, sizes, place.upcoming)
-    ahead: list[_Prefetch] = [] if written is None else [written]
-    ahead += [
+    ahead: list[_Prefetch] = [
         InputPrefetch(builder, problem, kernel, operands.input, ranges, sizes, place.upcoming),
         *_weights_ahead(builder, problem, kernel, operands, place, panel),
     ]
+    written = output_prefetch(output, kernel, ranges, sizes, place.upcoming)
+    if written is not None and written.dim is None:
+        written.emit(start)
+    elif written is not None:
+        ahead.insert(0, written)
     if place.partials is not None and (along := nearest(problem.parallel_dims, ranges)):
         here = place.partials.tile(builder, start)
         place.partials.prefetch(builder, here, along, len(tile.vectors) * len(tile.scalars))

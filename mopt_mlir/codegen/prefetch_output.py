@@ -3,7 +3,8 @@
 A row of output channels or pixels lies in another page than the one before, and stores to lines
 that are not in the cache wait for each other. Where the reduction is split, only the first visit of
 a register tile finds its output outside of the caches: memory would deliver during that visit and
-idle during the others, so that all of them ask for a part.
+idle during the others, so that all of them ask for a part. And where a register tile writes many
+rows, asking for all of them at once would keep its first loads waiting.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ from mopt_mlir.plan import Microkernel
 from mopt_mlir.problem import Tensor
 
 OUTPUT_AHEAD_CYCLES = 700
-"""Best between a prefetch of output and its stores: the prefetches of a register tile come all at
-once, so that the last of them takes longer."""
+"""Best between a prefetch of output and its stores: many prefetches come at once, so that the last
+of them takes longer."""
 
 AT_ONCE = 24
 """Lines that a core waits for at the same time, on the machines that ask for output into L2 alone.
-Of more, rows are asked for one by one: behind all of them, loads of the first outer products would
-wait for memory. Measured on Zen 4, cold, with AVX-512 code: eight layers whose register tiles write
-32 lines or more take 1.9% less time, by layer between 6.5% less and 0.9% more."""
+Of more, rows are asked for one after the other. Measured on Zen 4, cold, with AVX-512 code: eight
+layers of Table 1 whose register tiles write 32 lines or more take 1.9% less time, by layer between
+6.5% less and 0.9% more."""
 
 
 def output_prefetch(
@@ -38,9 +39,9 @@ def output_prefetch(
     sizes: Mapping[str, int],
     upcoming: Upcoming,
 ) -> _AtOnce | _ByRow | None:
-    """That of the output of the register tile of `sizes` at the start of `ranges`, in the only
-    visit that finds it outside of the caches; where too few outer products come before the stores,
-    that of a later one, which `upcoming` tells."""
+    """What asks for the output of the register tile of `sizes` at the start of `ranges`, in the
+    only visit that finds it outside of the caches; where too few outer products come before the
+    stores, for that of a later one, which `upcoming` tells."""
     problem = output.problem
     if output.operands.nontemporal:
         return None
@@ -64,9 +65,9 @@ def output_prefetch(
         conditions = output.is_first(reduced)
     loop = next((dim for dim in kernel.reduction if not ranges[dim].is_point), None)
     rows = _most_rows(output, sizes)
-    many = upcoming.into == "L2" and not upcoming.again and _lines(output, sizes) > AT_ONCE
+    waits = upcoming.into == "L2" and not upcoming.again and _lines(output, sizes) > AT_ONCE
     alone = shared is None and not conditions
-    if many and alone and rows is not None and loop is not None:
+    if waits and alone and rows is not None and loop is not None:
         return _ByRow(output, upcoming.into, start, sizes, rows, loop, ranges[loop])
     return _AtOnce(output, upcoming.into, start, sizes, conditions, shared)
 
@@ -90,20 +91,21 @@ class _AtOnce:
     def emit(self, point: Mapping[str, Index]) -> None:
         """Ask for it; `point` does not matter."""
 
-        def emit() -> None:
+        def ask() -> None:
             part = (self.start, self.sizes) if self.shared is None else self.shared.part(self.start)
             _ask(self.output, self.into, *part)
 
         if self.conditions:
-            self.output.builder.branch(self.conditions, emit, lambda: None)
+            self.output.builder.branch(self.conditions, ask, lambda: None)
         else:
-            emit()
+            ask()
 
 
 @dataclass(frozen=True)
 class _ByRow:
     """Asks for the output of `sizes` at `start` in the first half of the reduction loop over `dim`
-    through `range_`, one row along `rows` after the other."""
+    through `range_`, one row along `rows` after the other, or as many at once as are needed. (The
+    last step may ask for a few more.)"""
 
     output: AccumulatorTile
     into: str
@@ -118,31 +120,31 @@ class _ByRow:
         builder, apart = self.output.builder, self._apart
         done = point[self.dim] - self.range_.start
 
-        def emit() -> None:
+        def ask() -> None:
             number = builder.apply("row", done, apart) if apart > 1 else done
             start = {**self.start, self.rows: self.start[self.rows] + number * self._each}
             _ask(self.output, self.into, start, {**self.sizes, self.rows: self._each})
 
-        conditions = []
-        if apart > 1:
-            conditions.append((builder.apply("turn", done, modulo=apart), True))
         steps = apart * -(-self.sizes[self.rows] // self._each)
-        if steps < self.range_.size:
-            conditions.append((Index(constant=steps - 1) - done, False))
-        if conditions:
-            builder.branch(conditions, emit, lambda: None)
-        else:
-            emit()
+        conditions = [(Index(constant=steps - 1) - done, False)]
+        if apart > 1:
+            conditions.insert(0, (builder.apply("turn", done, modulo=apart), True))
+        builder.branch(conditions, ask, lambda: None)
+
+    @property
+    def _half(self) -> int:
+        """Steps in which all rows come; a loop has at least two."""
+        return self.range_.size // 2
 
     @property
     def _each(self) -> int:
         """Rows that come in one step."""
-        return -(-self.sizes[self.rows] // self.range_.size)
+        return -(-self.sizes[self.rows] // self._half)
 
     @property
     def _apart(self) -> int:
         """Steps from one row to the next: a power of two, by which it is cheap to divide."""
-        most = self.range_.size // 2 // self.sizes[self.rows]
+        most = self._half // self.sizes[self.rows]
         return 1 << max(most.bit_length() - 1, 0)
 
 
@@ -155,7 +157,7 @@ def _most_rows(output: AccumulatorTile, sizes: Mapping[str, int]) -> str | None:
 
 
 def _lines(output: AccumulatorTile, sizes: Mapping[str, int]) -> int:
-    """How many lines are asked for of the output of `sizes`."""
+    """How many prefetches the output of `sizes` takes: at least as many as it has lines."""
     tensor = output.problem.output
     return len(runs(tensor, output.start, sizes)) * len(_shifts(tensor, sizes))
 

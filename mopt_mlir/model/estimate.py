@@ -27,9 +27,10 @@ comes from. Fitted to the measured times of sampled plans of Table 1 with cold c
 512 and 256 bits, as is `RUNS_EXPOSED`."""
 
 BRIDGED = ("L2", "L3")
-"""Resources that are so near that what a core has in flight keeps it busy for a part of each miss:
-for twice as long if an operation takes two slots. (That it is these two was seen in sampled plans
-of Table 1 on Zen 4, with 512 bits, whose times ask for 0.23 and 0.31 instead of 0.42 and 0.54.)"""
+"""Resources so near that what a core has in flight keeps it busy for a part of each miss: for twice
+as long if an operation takes two slots. (That it is these two was seen in sampled plans of Table 1
+and of validation's held-out set on Zen 4, with 512 bits, whose times ask for 0.23 to 0.25 and 0.31
+in place of 0.42 and 0.54. More slots than two were not seen.)"""
 
 RUNS_EXPOSED = 0.29
 """Part of the time of runs of output that counts at all."""

@@ -92,3 +92,18 @@ def test_lines_that_a_register_tile_evicts_of_itself_count_once():
     assert moved["weights"] > again > 0.9 * moved["weights"]
     waited = sum(moved.values()) - moved["output"] / 2 - again
     assert expected.seconds["L2"] == pytest.approx(waited / (1e9 * MACHINE.cache("L2").bandwidth))
+
+
+@pytest.mark.parametrize(("bits", "slots"), [(512, 2), (256, 1)])
+def test_near_caches_hide_behind_operations_of_several_slots(bits, slots):
+    """By the seconds that it tells, what comes on top of the slowest: of L2 and L3 by so many times
+    less as an operation takes slots on Zen 4, of the others as ever."""
+    machine = by_name("znver4").with_field("vector_bits", bits)
+    problem = conv2d(k=64, h=14, w=14, c=64, r=3, s=3)
+    found = estimate(problem, machine, solve(problem, machine))
+    core = found.seconds["compute"] + found.seconds["packing"]
+    busy = {"core": core, **{name: found.seconds[name] for name in ("L1", "L2", "L3", "DRAM")}}
+    near = sum(EXPOSED[name] * busy[name] for name in ("L2", "L3"))
+    other = sum(EXPOSED[name] * busy[name] for name in ("core", "L1", "DRAM"))
+    assert found.cost == pytest.approx(max(busy.values()) + near / slots + other)
+    assert near > 0.02 * found.cost

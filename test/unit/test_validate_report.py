@@ -386,6 +386,10 @@ def test_old_trials_know_what_was_learnt_of_their_cpu_since():
         then = {name: value for name, value in now.items() if name not in learnt}
         assert trials.machine_of(then) == by_name(cpu)
     assert trials.machine_of({**now, "evicted_store_cycles": 7.0}).evicted_store_cycles == 7.0
+    before = {**then, "cpu": "znver4", "saved_line_cycles": 2.0}  # fitted without a queue
+    assert trials.machine_of(before).saved_line_cycles == by_name("znver4").saved_line_cycles
+    since = {**asdict(by_name("znver4")), "saved_line_cycles": 2.0}
+    assert trials.machine_of(since).saved_line_cycles == 2.0
     unknown = {**then, "cpu": "generic"}
     assert trials.machine_of(unknown).evicted_store_cycles is None
 
