@@ -32,6 +32,11 @@ as long if an operation takes two slots. (That it is these two was seen in sampl
 and of validation's held-out set on Zen 4, with 512 bits, whose times ask for 0.23 to 0.25 and 0.31
 in place of 0.42 and 0.54. More slots than two were not seen.)"""
 
+IN_PLACE_EXPOSED = 1.0
+"""More of the time that weights take from L3 which are read in place: each of their rows lies in
+another page, and no prefetcher foresees the next one. Fitted to sampled plans of Table 1 on Zen 4,
+Zen 5 and Granite Rapids, whose times ask for 0.2 to 1.6."""
+
 RUNS_EXPOSED = 0.29
 """Part of the time of runs of output that counts at all."""
 
@@ -53,6 +58,7 @@ def estimate(problem: Problem, machine: Machine, plan: Plan) -> Prediction:
     seconds["DRAM"] -= runs
     # what a register tile evicts of itself counts in its cycles, as measured
     _, again = evicted_again(problem, machine, plan)
+    rows = _of_rows(plan, predicted, volumes)
     for resource in FILLED_FROM.values():
         moved = sum(predicted.volumes[resource].values())
         waited = _waited_for(resource, volumes[resource]) - (again if resource == "L2" else 0.0)
@@ -67,8 +73,18 @@ def estimate(problem: Problem, machine: Machine, plan: Plan) -> Prediction:
         seconds=seconds,
         volumes=volumes,
         bottleneck=max(seconds, key=lambda name: seconds[name]),
-        cost=max(busy.values()) + exposed,
+        cost=max(busy.values()) + exposed + IN_PLACE_EXPOSED * rows,
     )
+
+
+def _of_rows(
+    plan: Plan, predicted: Prediction, volumes: Mapping[str, Mapping[str, float]]
+) -> float:
+    """Seconds that rows of weights take from L3 if they are read in place."""
+    moved = sum(predicted.volumes["L3"].values())
+    if plan.packing != "none" or not moved:
+        return 0.0
+    return predicted.seconds["L3"] * volumes["L3"]["weights"] / moved
 
 
 def _exposed(resource: str, slots: int) -> float:

@@ -7,7 +7,7 @@ from benchmarks.validation.sample import sample_plans
 from mopt_mlir import conv2d, solve
 from mopt_mlir.machine import by_name
 from mopt_mlir.model.cost import RUN_SECONDS, predict
-from mopt_mlir.model.estimate import EXPOSED, RUNS_EXPOSED, estimate
+from mopt_mlir.model.estimate import EXPOSED, IN_PLACE_EXPOSED, RUNS_EXPOSED, estimate
 from mopt_mlir.model.footprint import output_runs
 from mopt_mlir.model.residency import evicted_again
 from mopt_mlir.plan import LEVELS, Level, Microkernel, Plan
@@ -107,3 +107,25 @@ def test_near_caches_hide_behind_operations_of_several_slots(bits, slots):
     other = sum(EXPOSED[name] * busy[name] for name in ("core", "L1", "DRAM"))
     assert found.cost == pytest.approx(max(busy.values()) + near / slots + other)
     assert near > 0.02 * found.cost
+
+
+def test_rows_of_weights_that_come_from_l3_in_place_wait_longer():
+    """Weights of 4 MB do not fit into L2: where each register tile of pixels reads all of them in
+    place, what comes on top of the slowest resource has their time from L3 once more."""
+    problem = conv2d(k=1024, h=14, w=16, c=1024, r=1, s=1)
+    kernel = Microkernel("w", 16, {"w": 16, "k": 8}, ("c",))
+    whole = dict(problem.extents)
+    tiles = (whole, {**whole, "k": 64, "c": 256}, {**whole, "k": 8, "h": 1, "c": 64})
+    levels = tuple(
+        Level(name, ("n", "h", "w", "k", "c", "r", "s"), tile)
+        for name, tile in zip(LEVELS, tiles, strict=True)
+    )
+    plan = Plan("znver5", 1, kernel, levels, packing="none")
+    found = estimate(problem, MACHINE, plan)
+    names = ("L1", "L2", "L3", "DRAM")
+    busy = {"core": found.seconds["compute"], **{name: found.seconds[name] for name in names}}
+    usual = max(busy.values()) + sum(EXPOSED[name] * busy[name] for name in busy)
+    rows = found.volumes["L3"]["weights"] / (1e9 * MACHINE.cache("L3").bandwidth)
+    assert found.cost == pytest.approx(usual + IN_PLACE_EXPOSED * rows)
+    assert found.volumes["L3"]["weights"] >= 4 << 20
+    assert rows > 0.01 * found.cost
