@@ -68,7 +68,11 @@ def output_prefetch(
     waits = upcoming.into == "L2" and not upcoming.again and _lines(output, sizes) > AT_ONCE
     alone = shared is None and not conditions
     if waits and alone and rows is not None and loop is not None:
-        return _ByRow(output, upcoming.into, start, sizes, rows, loop, ranges[loop])
+        count = ranges[loop].size
+        half = count // 2
+        if half < sizes[rows]:  # not one by one, but in time
+            half = max(half, count - -(-(best // 2) // (steps // count)))
+        return _ByRow(output, upcoming.into, start, sizes, rows, loop, ranges[loop].start, half)
     return _AtOnce(output, upcoming.into, start, sizes, conditions, shared)
 
 
@@ -103,9 +107,9 @@ class _AtOnce:
 
 @dataclass(frozen=True)
 class _ByRow:
-    """Asks for the output of `sizes` at `start` in the first half of the reduction loop over `dim`
-    through `range_`, one row along `rows` after the other, or as many at once as are needed. (The
-    last step may ask for a few more.)"""
+    """Asks for the output of `sizes` at `start` in the first `steps` of the reduction loop over
+    `dim`, which starts at `first`: one row along `rows` after the other, or as many at once as are
+    needed. (The last step may ask for a few more.)"""
 
     output: AccumulatorTile
     into: str
@@ -113,12 +117,13 @@ class _ByRow:
     sizes: Mapping[str, int]
     rows: str
     dim: str
-    range_: Range
+    first: Index
+    steps: int
 
     def emit(self, point: Mapping[str, Index]) -> None:
         """Ask for the rows that come in the step at `point`, if any do."""
         builder, apart = self.output.builder, self._apart
-        done = point[self.dim] - self.range_.start
+        done = point[self.dim] - self.first
 
         def ask() -> None:
             number = builder.apply("row", done, apart) if apart > 1 else done
@@ -132,19 +137,14 @@ class _ByRow:
         builder.branch(conditions, ask, lambda: None)
 
     @property
-    def _half(self) -> int:
-        """Steps in which all rows come; a loop has at least two."""
-        return self.range_.size // 2
-
-    @property
     def _each(self) -> int:
         """Rows that come in one step."""
-        return -(-self.sizes[self.rows] // self._half)
+        return -(-self.sizes[self.rows] // self.steps)
 
     @property
     def _apart(self) -> int:
         """Steps from one row to the next: a power of two, by which it is cheap to divide."""
-        most = self._half // self.sizes[self.rows]
+        most = self.steps // self.sizes[self.rows]
         return 1 << max(most.bit_length() - 1, 0)
 
 

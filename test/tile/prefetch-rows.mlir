@@ -3,6 +3,7 @@
 // CHECK-DAG: #[[ROW:.*]] = affine_map<(d0) -> (d0 floordiv 2)>
 // CHECK-DAG: #[[TURN:.*]] = affine_map<(d0) -> (d0 mod 2)>
 // CHECK-DAG: #[[COMES:.*]] = affine_set<(d0, d1) : (d0 == 0, -d1 + 31 >= 0)>
+// CHECK-DAG: #[[FIRST2:.*]] = affine_set<(d0) : (-d0 + 1 >= 0)>
 // CHECK-DAG: #[[FIRST8:.*]] = affine_set<(d0) : (-d0 + 7 >= 0)>
 // CHECK-DAG: #[[LAST:.*]] = affine_set<(d0) : (d0 - 96 >= 0)>
 // CHECK-DAG: #[[FIRST14:.*]] = affine_set<(d0) : (-d0 + 13 >= 0)>
@@ -90,6 +91,25 @@ func.func @visits(%input: memref<1x16x1x192xf32>, %weights: memref<56x16x1x1xf32
       levels = [{name = "L1", order = ["k", "c", "w"], tile = {k = 14, w = 192, c = 8}}]}}
     ins(%input, %weights : memref<1x16x1x192xf32>, memref<56x16x1x1xf32>)
     outs(%output : memref<1x56x1x192xf32>)
+  return
+}
+
+// Of three channels of 49 taps each, the second one is early enough, too: eight rows each.
+
+// CHECK-LABEL: func.func @long_steps
+// CHECK:         affine.for %[[C:c.+]] = 0 to 3 iter_args
+// CHECK-NEXT:      affine.if #[[FIRST2]](%[[C]]) {
+// CHECK-NEXT:        affine.prefetch %arg2[0, %[[C]] * 8, %h, %w + 27], read, locality<2>
+// CHECK-COUNT-15:    affine.prefetch %arg2[0, %[[C]] * 8{{.*}}, read, locality<2>
+// CHECK-NOT:         affine.prefetch %arg2
+// CHECK:             affine.for %r
+func.func @long_steps(%input: memref<1x3x20x62xf32>, %weights: memref<16x3x7x7xf32>,
+                      %output: memref<1x16x14x56xf32>) {
+  linalg.conv_2d_nchw_fchw {mopt.plan = {
+      machine = "znver4", threads = 1, packing = "whole", levels = [], prefetch = "L2",
+      microkernel = {lanes = "k", vector = 16, tile = {k = 16, w = 28}, reduction = ["c", "r", "s"]}}}
+    ins(%input, %weights : memref<1x3x20x62xf32>, memref<16x3x7x7xf32>)
+    outs(%output : memref<1x16x14x56xf32>)
   return
 }
 
