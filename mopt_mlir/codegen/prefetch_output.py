@@ -63,17 +63,10 @@ def output_prefetch(
         conditions = output.is_last(reduced)
     else:
         conditions = output.is_first(reduced)
-    loop = next((dim for dim in kernel.reduction if not ranges[dim].is_point), None)
-    rows = _most_rows(output, sizes)
-    waits = upcoming.into == "L2" and not upcoming.again and _lines(output, sizes) > AT_ONCE
-    alone = shared is None and not conditions
-    if waits and alone and rows is not None and loop is not None:
-        count = ranges[loop].size
-        half = count // 2
-        if half < sizes[rows]:  # not one by one, but in time
-            half = max(half, count - -(-(best // 2) // (steps // count)))
-        return _ByRow(output, upcoming.into, start, sizes, rows, loop, ranges[loop].start, half)
-    return _AtOnce(output, upcoming.into, start, sizes, conditions, shared)
+    all_ = _AtOnce(output, upcoming.into, start, sizes, conditions, shared)
+    if upcoming.into == "L1" or upcoming.again or conditions or shared is not None:
+        return all_
+    return _ByRow.of(all_, kernel, ranges, best // 2) or all_
 
 
 @dataclass(frozen=True)
@@ -119,6 +112,24 @@ class _ByRow:
     dim: str
     first: Index
     steps: int
+
+    @staticmethod
+    def of(
+        all_: _AtOnce, kernel: Microkernel, ranges: Mapping[str, Range], least: int
+    ) -> _ByRow | None:
+        """In place of `all_`, if that would be too much at once; the last rows come `least` outer
+        products before the stores, if not in the first half of the loop."""
+        loop = next((dim for dim in kernel.reduction if not ranges[dim].is_point), None)
+        rows = _most_rows(all_.output, all_.sizes)
+        if _lines(all_.output, all_.sizes) <= AT_ONCE or loop is None or rows is None:
+            return None
+        count = ranges[loop].size
+        steps = count // 2
+        if steps < all_.sizes[rows]:  # several at once
+            each = prod(ranges[dim].size for dim in kernel.reduction if dim != loop)
+            steps = max(steps, count - -(-least // each))
+        first = ranges[loop].start
+        return _ByRow(all_.output, all_.into, all_.start, all_.sizes, rows, loop, first, steps)
 
     def emit(self, point: Mapping[str, Index]) -> None:
         """Ask for the rows that come in the step at `point`, if any do."""
