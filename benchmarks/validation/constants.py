@@ -120,7 +120,7 @@ def constant_rows() -> Rows:
         [
             "lines of output asked for at once, on Zen 4: at most",
             f"{prefetch_output.AT_ONCE}",
-            "a core's misses under way; own plans of Table 1 there",
+            "guessed; tried with own plans of Table 1 there",
         ],
         [
             "how much may be accessed before a prefetch is used: until it counts less, and nothing",

@@ -26,10 +26,10 @@ OUTPUT_AHEAD_CYCLES = 700
 of them takes longer."""
 
 AT_ONCE = 24
-"""Lines that a core waits for at the same time, on the machines that ask for output into L2 alone.
-Of more, rows are asked for one after the other. Measured on Zen 4, cold, with AVX-512 code: eight
-layers of Table 1 whose register tiles write 32 lines or more take 1.9% less time, by layer between
-6.5% less and 0.9% more."""
+"""Lines at most that are asked for at once, on the machines that ask for output into L2 alone: we
+take it for what a core waits for at the same time. Of more, rows come one after the other. Measured
+on Zen 4, cold, with AVX-512 code: eight layers of Table 1 whose register tiles write 32 lines or
+more take 1.9% less time, by layer between 6.5% less and 0.9% more."""
 
 
 def output_prefetch(

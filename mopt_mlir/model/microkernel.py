@@ -297,6 +297,11 @@ def store_cycles(machine: Machine, slots: int) -> float:
     return QUEUE_CYCLES * max(0, slots - machine.queued_stores)
 
 
+def spread_store_cycles(machine: Machine, slots: int) -> float:
+    """The same with other work between them: where stores are queued, no queue fills."""
+    return STORE_CYCLES * slots if machine.queued_stores is None else 0.0
+
+
 def _output_cycles(
     problem: Problem, machine: Machine, kernel: Microkernel, tile: Mapping[str, int]
 ) -> float:
@@ -312,9 +317,7 @@ def _output_cycles(
     if any(problem.output.runs_along(dim) for dim in pixels):
         accesses = vectors * kernel.vector * _stores(kernel, size, rows)
         shuffles = registers * log2(kernel.vector) * SHUFFLE_CYCLES
-        # shuffles come between the stores, so that no queue fills
-        hidden = machine.queued_stores is not None
-        return shuffles + (0.0 if hidden else accesses * slots * STORE_CYCLES)
+        return shuffles + spread_store_cycles(machine, accesses * slots)
     return registers * kernel.vector * STORE_CYCLES
 
 

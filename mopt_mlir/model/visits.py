@@ -23,6 +23,7 @@ from mopt_mlir.model.microkernel import (
     load_cycles,
     loop_cycles,
     norm,
+    spread_store_cycles,
     tiles_of,
 )
 from mopt_mlir.model.volume import Pieces, cut
@@ -157,5 +158,4 @@ def _visit_cycles(machine: Machine, tile: RegisterTile, visits: Visits) -> float
 
 def _issued(machine: Machine, tile: RegisterTile) -> float:
     """Cycles of storing all sums that a visit counts among what it issues."""
-    hidden = machine.queued_stores is not None
-    return 0.0 if hidden else STORE_CYCLES * tile.accumulators * tile.slots
+    return spread_store_cycles(machine, tile.accumulators * tile.slots)
