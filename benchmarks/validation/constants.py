@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mopt_mlir.codegen import prefetch, prefetch_output, upcoming
 from mopt_mlir.machine import by_name
-from mopt_mlir.model import cost, microkernel, visits
+from mopt_mlir.model import cost, microkernel, packing, rates, visits
 from mopt_mlir.model.estimate import EXPOSED, IN_PLACE_EXPOSED, RUNS_EXPOSED
 
 from .tables import Rows
@@ -19,7 +19,7 @@ def constant_rows() -> Rows:
     zen3, zen4, zen5 = map(by_name, ("znver3", "znver4", "znver5"))
     granite_rapids = by_name("graniterapids")
     evicted = (zen5.evicted_store_cycles, zen4.evicted_store_cycles)
-    packing = sorted(cost.PACK_CYCLES.values())
+    whole = sorted(packing.PACK_CYCLES.values())
     saved = f"{visits.SAVED_LINE_CYCLES:g} cycles"
     return [
         [
@@ -58,13 +58,17 @@ def constant_rows() -> Rows:
         ],
         [
             "packing by elements, and the rest of a vector, of each weight",
-            f"{cost.ELEMENT_CYCLES:g} and {cost.REST_CYCLES:g} cycles",
+            f"{packing.ELEMENT_CYCLES:g} and {packing.REST_CYCLES:g} cycles",
             _FITTED,
         ],
-        ["packing rows that share a set of L1", f"{cost.PACK_CONFLICT_CYCLES:g} cycles", _FITTED],
+        [
+            "packing rows that share a set of L1",
+            f"{packing.PACK_CONFLICT_CYCLES:g} cycles",
+            _FITTED,
+        ],
         [
             "packing in whole vectors",
-            f"{packing[0]:g} to {packing[-1]:g} cycles",
+            f"{whole[0]:g} to {whole[-1]:g} cycles",
             "packing alone, Zen 5",
         ],
         [
@@ -84,12 +88,12 @@ def constant_rows() -> Rows:
         ],
         [
             "the first line of a run of output",
-            f"{1e9 * cost.RUN_SECONDS:g} ns",
+            f"{1e9 * rates.RUN_SECONDS:g} ns",
             "microkernels that write runs of 128 to 640 bytes, Zen 5",
         ],
         [
             "room for what is packed next, of a block",
-            f"{cost.PACKED_COPIES['L1'] - 1:g} in L1, {cost.PACKED_COPIES['L2'] - 1:g} beyond",
+            "{:g} in L1, {:g} beyond".format(*(packing.PACKED_COPIES[c] - 1 for c in ("L1", "L2"))),
             "own plans of Table 1 and the test set, Zen 5",
         ],
         [

@@ -11,7 +11,8 @@ from mopt_mlir.explain.explanation import CacheUse, Explanation, Forecast, Regis
 from mopt_mlir.explain.nest import loop_nest
 from mopt_mlir.machine.machine import Machine
 from mopt_mlir.model.classes import class_name
-from mopt_mlir.model.cost import MEMORY, Rates, cache_bytes, predict, usable
+from mopt_mlir.model.cost import MEMORY, cache_bytes, predict, usable
+from mopt_mlir.model.rates import Rates
 from mopt_mlir.plan import Plan
 from mopt_mlir.problem import Problem
 

@@ -13,17 +13,21 @@ from math import prod
 
 from mopt_mlir.machine.machine import Cache, Machine
 from mopt_mlir.model.classes import class_name, reuse_of
-from mopt_mlir.model.conflicts import conflicting_lines
 from mopt_mlir.model.footprint import footprint, occupied, output_runs
 from mopt_mlir.model.microkernel import (
     TileCounts,
     count_register_tiles,
-    is_transposed,
-    needs_panels,
     register_work,
     tile_kinds,
-    whole_to_pack,
 )
+from mopt_mlir.model.packing import (
+    IN_COMMON,
+    PACK_PASSES,
+    PACKED_COPIES,
+    cycles_per_weight,
+    first_block_seconds,
+)
+from mopt_mlir.model.rates import OUTPUT_PASSES, STREAMED_PASSES, Rates
 from mopt_mlir.model.volume import Pieces, Tiling, cut, live_order, volume, whole
 from mopt_mlir.plan import LEVELS, Microkernel, Plan, Prediction, streams_whole_vectors
 from mopt_mlir.problem import Problem, Tensor
@@ -41,94 +45,12 @@ FILLED_FROM = {"L3": "DRAM", "L2": "L3", "L1": "L2"}
 FILLS = tuple(FILLED_FROM[level] for level in LEVELS)
 """The same, in the order of LEVELS."""
 
-OUTPUT_PASSES = 2
-"""An output tile is read into a cache and written back (stores allocate their line)."""
-
-STREAMED_PASSES = 1
-"""Non-temporal stores go to memory past the caches, without reading the line first."""
-
-RUN_SECONDS = 2.5e-9
-"""More to write a run of output to memory: hardware prefetchers foresee the rest of a run, and a
-core waits for few first lines at a time (measured on Zen 5, as the difference between kernels with
-runs of 128 to 640 bytes)."""
-
 PARALLEL_START = 5e-6
 """Seconds to hand work to other cores and to wait for the last one; nothing overlaps with it."""
 
 TIE_BREAK = 0.05
 """Weight of the sum of all resources beside the maximum: resources overlap well, not perfectly, and
 the pure min-max is heavily degenerate."""
-
-PACK_CYCLES: Mapping[str, float] = {"whole": 0.38, "L3": 0.38, "L2": 0.31, "L1": 0.17}
-"""Cycles to move one weight into its panel, by the place of packing: loads, a transposition in
-registers and stores, as measured on Zen 5. The smaller the block of panels, the nearer it stays."""
-
-ELEMENT_CYCLES = 0.75
-"""Cycles to move one weight where weights cannot be moved in whole vectors. (This and the two below
-are fitted to sampled plans: where blocks are small, much of it hides behind what is computed.)"""
-
-REST_CYCLES = 0.63
-"""The same for what is left over of a vector, which goes through the transposition alone."""
-
-PACK_CONFLICT_CYCLES = 2.6
-"""More per weight whose row falls on a set of L1 with too many others."""
-
-PACK_PASSES = 3
-"""Weights are read, the lines of the panel are read for the stores to them, and written back."""
-
-PACKED_COPIES: Mapping[str, float] = {"L3": 2.0, "L2": 2.0, "L1": 1.5}
-"""How much room weights take at the level that packs them: the next block is on its way while one
-is in use (measured: panels of half of L2 are a tenth slower than of a quarter). In L1 it comes line
-by line and drives out less: with 1.5 plans for Table 1 and the test set that change take 1.2% less
-time than with 1 for AVX-512 code on Zen 5, with 2 they take 1.2% more; for AVX2 code it is all the
-same."""
-
-
-@dataclass(frozen=True)
-class Rates:
-    """Bytes per second of each resource with `cores` active: of one core for the caches, of all
-    together for DRAM; cycles per second of a core.
-
-    `written` and `streamed` are how many times as long as reading it from memory it takes to write
-    a byte of the output there, through the caches and past them.
-    """
-
-    cores: int
-    cycles: float
-    bytes: Mapping[str, float]
-    written: float
-    streamed: float
-
-    @property
-    def run(self) -> float:
-        """Seconds for each run of output that is written through the caches, beside its bytes."""
-        return RUN_SECONDS / self.cores
-
-    def passes(self, level: str, is_output: bool) -> float:
-        """How often a tensor passes between the cache `level` and the next one outside, in passes
-        that take as long as reading it."""
-        if not is_output:
-            return 1
-        return self.written if level == LEVELS[0] else OUTPUT_PASSES
-
-    @staticmethod
-    def of(machine: Machine, cores: int) -> Rates:
-        rates = {
-            cache.name: 1e9 * min(cache.bandwidth, cache.bandwidth_all / cores)
-            for cache in machine.caches
-        }
-        read = _shared(machine.dram_bandwidth, machine.dram_bandwidth_all, cores)
-        rates["DRAM"] = 1e9 * read
-        one, most = machine.dram_write_bandwidth, machine.dram_write_bandwidth_all
-        written = OUTPUT_PASSES if one is None else read / _shared(one, most, cores)
-        one, most = machine.dram_stream_bandwidth, machine.dram_stream_bandwidth_all
-        streamed = STREAMED_PASSES if one is None else read / _shared(one, most, cores)
-        return Rates(cores, 1e9 * machine.frequency, rates, written, streamed)
-
-
-def _shared(one: float, most: float | None, cores: int) -> float:
-    """GB/s of `cores` cores that reach `one` each and `most` together."""
-    return one * cores if most is None else min(one * cores, most)
 
 
 def objective(seconds: Mapping[str, float]) -> float:
@@ -245,8 +167,9 @@ def predict(
     moved["L1"] = dict(zip(TENSORS, elements, strict=True))
     packing = 0.0
     if plan.packing != "none" and not constant_weights:
-        packing = _cycles_per_weight(problem, machine, plan)
-        packing *= _pack(problem, plan.packing, moved, rates.cores)
+        cycles = cycles_per_weight(problem, machine, plan)
+        packing = _pack(problem, plan.packing, moved, rates.cores) * cycles / rates.cycles
+        packing += first_block_seconds(problem, machine, plan)
     sizes = dict(zip(TENSORS, (t.element.size for t in problem.tensors), strict=True))
     sizes["packing"] = problem.weights.element.size
     volumes = {
@@ -258,7 +181,7 @@ def predict(
         **{name: sum(volumes[name].values()) / rates.bytes[name] for name in MEMORY[:-1]},
         "DRAM": _memory_seconds(volumes["DRAM"], written * sizes["output"], rates, streamed)
         + (0.0 if streamed else _seconds_of_runs(problem, plan, rates)),
-        "packing": packing / rates.cycles,
+        "packing": packing,
         "parallel": PARALLEL_START * prod(walk.levels[0].tiles.values()) * (rates.cores > 1),
     }
     return Prediction(
@@ -354,30 +277,6 @@ def _moved(
     return moved
 
 
-def pack_cycles(problem: Problem, kernel: Microkernel, place: str) -> float:
-    """Cycles to pack one weight at `place`, in whole vectors where their memory lets it."""
-    by_elements = needs_panels(problem, kernel) and not is_transposed(problem, kernel)
-    return ELEMENT_CYCLES if by_elements else PACK_CYCLES[place]
-
-
-def _cycles_per_weight(problem: Problem, machine: Machine, plan: Plan) -> float:
-    """Cycles to pack one weight: in whole vectors, if the block spans all reduction dims but the
-    outermost, and its rows are whole vectors or all that there is."""
-    kernel, cycles = plan.microkernel, pack_cycles(problem, plan.microkernel, plan.packing)
-    block = {level.name: level.tile for level in plan.levels}.get(plan.packing, problem.extents)
-    inner = whole_to_pack(problem, kernel)
-    parts = [dim for dim in kernel.reduction if block[dim] < problem.extent(dim)]
-    if not parts or not is_transposed(problem, kernel):
-        return cycles
-    width = {kernel.lanes: kernel.extent(kernel.lanes)}
-    crowded = conflicting_lines(problem.weights, width, machine.cache("L1")) / width[kernel.lanes]
-    if not set(parts).isdisjoint(inner):
-        return ELEMENT_CYCLES + PACK_CONFLICT_CYCLES * crowded
-    row = prod(block[dim] for dim in kernel.reduction)
-    rest = row % kernel.vector / row
-    return (1 - rest) * cycles + rest * (REST_CYCLES + PACK_CONFLICT_CYCLES * crowded)
-
-
 def _pack(problem: Problem, packing: str, moved: dict[str, dict[str, float]], cores: int) -> float:
     """Elements that one core packs; adds the traffic of packing to `moved`.
 
@@ -386,10 +285,9 @@ def _pack(problem: Problem, packing: str, moved: dict[str, dict[str, float]], co
     In front of the nest and at L3, which is common to all cores, they share the work.
     """
     once = prod(problem.extent(dim) for dim in problem.weights.dims)
-    shared = packing in ("whole", "L3")
     elements = once if packing == "whole" else moved[FILLED_FROM[packing]]["weights"]
     passed = MEMORY if packing == "whole" else MEMORY[: MEMORY.index(packing) + 1]
-    mine = elements / cores if shared else elements
+    mine = elements / cores if packing in IN_COMMON else elements
     for resource in passed:
         moved[resource]["packing"] = PACK_PASSES * (elements if resource == "DRAM" else mine)
     return mine

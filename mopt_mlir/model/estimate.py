@@ -14,8 +14,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from mopt_mlir.machine.machine import Machine
-from mopt_mlir.model.cost import FILLED_FROM, MEMORY, OUTPUT_PASSES, predict, runs_of, visits_of
+from mopt_mlir.model.cost import FILLED_FROM, MEMORY, predict, runs_of, visits_of
 from mopt_mlir.model.microkernel import tile_kinds
+from mopt_mlir.model.packing import first_block_seconds
+from mopt_mlir.model.rates import OUTPUT_PASSES
 from mopt_mlir.model.residency import evicted_again, resident_volumes
 from mopt_mlir.model.visits import Visits, visiting_cycles
 from mopt_mlir.plan import Plan, Prediction
@@ -54,6 +56,8 @@ def estimate(problem: Problem, machine: Machine, plan: Plan) -> Prediction:
     visits = Visits.of(problem, plan, number, machine.cache("L1"))
     cycles = visiting_cycles(machine, kinds, counts, visits)
     seconds = {**predicted.seconds, "compute": cycles / (1e9 * machine.frequency)}
+    # what DRAM has on top of the slowest resource covers the way of the first block
+    seconds["packing"] -= first_block_seconds(problem, machine, plan)
     runs = runs_of(problem, machine, plan)
     seconds["DRAM"] -= runs
     # what a register tile evicts of itself counts in its cycles, as measured

@@ -18,8 +18,6 @@ from mopt_mlir.model.conflicts import crowded_lines, touched_lines
 from mopt_mlir.model.cost import (
     FILLED_FROM,
     MEMORY,
-    OUTPUT_PASSES,
-    PACK_PASSES,
     TENSORS,
     line_bytes,
     visits_of,
@@ -27,6 +25,8 @@ from mopt_mlir.model.cost import (
 from mopt_mlir.model.footprint import footprint
 from mopt_mlir.model.microkernel import broadcast
 from mopt_mlir.model.nest import Nest, parts_in_lines
+from mopt_mlir.model.packing import PACK_PASSES
+from mopt_mlir.model.rates import OUTPUT_PASSES
 from mopt_mlir.plan import LEVELS, Plan, Prediction
 from mopt_mlir.problem import Problem, Tensor
 

@@ -19,18 +19,22 @@ from mopt_mlir.model.cost import (
     FILLS,
     MEMORY,
     OUTPUT,
-    OUTPUT_PASSES,
-    PACK_PASSES,
-    PACKED_COPIES,
     PARALLEL_START,
     TIE_BREAK,
     WEIGHTS,
     line_bytes,
-    pack_cycles,
     usable,
 )
 from mopt_mlir.model.footprint import joined_dims, memory_axes
 from mopt_mlir.model.microkernel import whole_to_pack
+from mopt_mlir.model.packing import (
+    IN_COMMON,
+    PACK_PASSES,
+    PACKED_COPIES,
+    pack_cycles,
+    seconds_to_wait,
+)
+from mopt_mlir.model.rates import OUTPUT_PASSES
 from mopt_mlir.plan import LEVELS
 from mopt_mlir.problem import Problem
 from mopt_mlir.solver.scenarios import Scenario, scenarios
@@ -130,6 +134,7 @@ class Evaluator:
         single = (tilings[:, -1, self._parallel] == 1).all(axis=1)
         sizes = self._walker.sizes(tilings)
         overflows, runs = self._overflow(sizes), self._runs(sizes[:, -1])
+        waiting = [self._waiting(place, sizes) for place in self.packings]
         ranked, cost, overflow = (np.full(len(tilings), np.inf) for _ in range(3))
         classes = np.zeros(tilings.shape[:2], dtype=np.int64)
         packing = np.zeros(len(tilings), dtype=np.int64)
@@ -143,7 +148,8 @@ class Evaluator:
                 core, l1 = self._register_seconds(visits, innermost.covered)
                 registers[streams] = core, l1, beyond, visits
             *seconds, visits = registers[streams]
-            objective, chosen = self._scenario_cost(scenario, seconds, traffic)
+            at_first = waiting[scenario.packing]
+            objective, chosen = self._scenario_cost(scenario, seconds, at_first, traffic)
             filled = overflows[scenario.packing]
             rank = objective * np.where(filled > 1, TOO_FULL * filled, 1.0)
             better = rank < ranked
@@ -314,6 +320,7 @@ class Evaluator:
         self,
         scenario: Scenario,
         registers: Sequence[Floats],
+        waiting: Floats,
         traffic: tuple[_Traffic, _Traffic, _Traffic],
     ) -> tuple[Floats, Ints]:
         """The objective in seconds, and the classes, if they are chosen and packed like this."""
@@ -323,7 +330,7 @@ class Evaluator:
         times["DRAM"] = times["DRAM"] + beyond
         place = self.packings[scenario.packing]
         if self.choice.packs:
-            core = core + self._pack(place, scenario, traffic, times)
+            core = core + waiting + self._pack(place, scenario, traffic, times)
         busy = [core, *(times[name] for name in MEMORY)]
         objective = reduce(np.maximum, busy) + TIE_BREAK * sum(busy)
         return np.asarray(objective), np.stack([which for _, which in best], axis=1)
@@ -344,12 +351,32 @@ class Evaluator:
             level = LEVELS.index(place)
             elements = traffic[level].weights[scenario.members[level][0]]
             passed = MEMORY[: MEMORY.index(place) + 1]
-        mine = elements / rates.cores if place in ("whole", "L3") else elements
+        mine = elements / rates.cores if place in IN_COMMON else elements
         for resource in passed:
             amount = elements if resource == "DRAM" else mine
             times[resource] = times[resource] + PACK_PASSES * size * amount / rates.bytes[resource]
-        cycles = pack_cycles(self.problem, self.choice.kernel, place)
-        return np.asarray(mine * cycles / rates.cycles)
+        return np.asarray(mine * self._pack_cycles[place] / rates.cycles)
+
+    @cached_property
+    def _pack_cycles(self) -> dict[str, float]:
+        """Of one weight, by the place."""
+        kernel = self.choice.kernel
+        return {place: pack_cycles(self.problem, kernel, place) for place in ("whole", *LEVELS)}
+
+    def _waiting(self, place: str, sizes: Ints) -> Floats:
+        """Seconds in which a core waits for the first block that is packed at `place`."""
+        if not self.choice.packs:
+            return np.zeros(len(sizes))
+        at = [self._at[dim] for dim in self.problem.weights.dims]
+        block = self.extents[at] if place == "whole" else sizes[:, LEVELS.index(place), at]
+        each = seconds_to_wait(
+            self.problem,
+            self.choice.rates,
+            self.choice.parallel,
+            place,
+            self._pack_cycles[place],
+        )
+        return np.asarray(each * block.prod(axis=-1, dtype=float) * np.ones(len(sizes)))
 
 
 def first_that_fits(

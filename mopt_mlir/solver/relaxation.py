@@ -21,14 +21,13 @@ from mopt_mlir.model.cost import (
     FILLS,
     MEMORY,
     OUTPUT,
-    PACK_PASSES,
     TENSORS,
     TIE_BREAK,
     WEIGHTS,
-    pack_cycles,
     usable,
 )
 from mopt_mlir.model.microkernel import whole_to_pack
+from mopt_mlir.model.packing import IN_COMMON, PACK_PASSES, pack_cycles, seconds_to_wait
 from mopt_mlir.plan import LEVELS
 from mopt_mlir.problem import Problem
 from mopt_mlir.solver import scip
@@ -206,7 +205,7 @@ class Formulation(Traffic):
             for dim in self.dims:
                 if name in LEVELS and all(dim in dims for dims in spanned):
                     self.add(self.x[name, dim] >= log(self.problem.extent(dim)) * taken)
-            shared = name in ("whole", "L3")
+            shared = name in IN_COMMON
             cores = max(c.rates.cores for c in packing) if shared else 1
             elements, resources = once * taken, MEMORY
             if name in LEVELS:
@@ -220,9 +219,31 @@ class Formulation(Traffic):
                 resources = MEMORY[: MEMORY.index(name) + 1]
             each = min(pack_cycles(self.problem, choice.kernel, name) for choice in packing)
             spent["core"].append(elements * (each / cores / cycles))
+            spent["core"].append(self._first_block(name, packing))
             for resource in resources:
                 part = 1 if resource == "DRAM" else 1 / cores
                 spent[resource].append(elements * (PACK_PASSES * part / rates[resource]))
+
+    def _first_block(self, place: str, packing: Sequence[Choice]) -> Expression:
+        """Scaled seconds of waiting for the first block that is packed, if it is at `place`."""
+        waiting = min(
+            seconds_to_wait(
+                self.problem,
+                choice.rates,
+                choice.parallel,
+                place,
+                pack_cycles(self.problem, choice.kernel, place),
+            )
+            for choice in packing
+        )
+        weights, taken = self.problem.weights, self.place[place]
+        if place not in LEVELS:
+            once = prod(self.problem.extent(dim) for dim in weights.dims)
+            return taken * (once * waiting / self.scale)
+        block = self.variable(f"block:{place}")  # as a part of what the cache has room for
+        self.add(block >= self.held[place] - (1 - taken))
+        room = usable(self.machine, place) / weights.element.size
+        return block * (room * waiting / self.scale)
 
     def _objective(self, spent: dict[str, list[Expression]]) -> None:
         """SCIP wants a linear objective: the slowest resource is a variable."""

@@ -22,11 +22,8 @@ import numpy.typing as npt
 from mopt_mlir.machine.machine import Machine
 from mopt_mlir.model.cost import (
     MEMORY,
-    OUTPUT_PASSES,
-    PACK_CYCLES,
     PARALLEL_START,
     TIE_BREAK,
-    Rates,
     can_stream,
     line_bytes,
 )
@@ -39,6 +36,8 @@ from mopt_mlir.model.microkernel import (
     needs_panels,
     tile_kinds,
 )
+from mopt_mlir.model.packing import PACK_CYCLES
+from mopt_mlir.model.rates import OUTPUT_PASSES, Rates
 from mopt_mlir.plan import Microkernel
 from mopt_mlir.problem import Problem
 

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from mopt_mlir.machine.machine import Machine
-from mopt_mlir.model.cost import FILLS, OUTPUT, PACKED_COPIES, WEIGHTS, usable
+from mopt_mlir.model.cost import FILLS, OUTPUT, WEIGHTS, usable
 from mopt_mlir.model.footprint import MemoryAxis, joined_dims
+from mopt_mlir.model.packing import PACKED_COPIES
 from mopt_mlir.plan import LEVELS
 from mopt_mlir.solver.axis_bounds import (
     facets,
@@ -37,6 +38,12 @@ class Traffic(Variables):
     past: Expression
 
     @cached_property
+    def held(self) -> dict[str, Expression]:
+        """Bytes of weights in a tile of each level that packs, relative to what may be used of its
+        cache; `_capacity` fills it."""
+        return {}
+
+    @cached_property
     def _known_sizes(self) -> dict[str, Ints]:
         return {}
 
@@ -50,6 +57,7 @@ class Traffic(Variables):
                 exponent = exponent + self._log_occupied(level, part, f"{level}:{index}:{number}")
             sizes.append(self.exp(f"footprint:{level}:{tensor.name}", exponent))
         if level in self.place:
+            self.held[level] = sizes[WEIGHTS]
             more = self.variable(f"packed:{level}")
             self.add(more >= (PACKED_COPIES[level] - 1) * (sizes[WEIGHTS] - 1 + self.place[level]))
             sizes.append(more)

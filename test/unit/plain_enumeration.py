@@ -19,16 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mopt_mlir.machine import Machine
-from mopt_mlir.model.cost import (
-    ELEMENT_CYCLES,
-    PACK_CYCLES,
-    PACK_PASSES,
-    PARALLEL_START,
-    RUN_SECONDS,
-    TIE_BREAK,
-)
+from mopt_mlir.model.cost import PARALLEL_START, TIE_BREAK
 from mopt_mlir.model.menu import menu
 from mopt_mlir.model.microkernel import tile_kinds
+from mopt_mlir.model.packing import ELEMENT_CYCLES, PACK_CYCLES, PACK_PASSES
+from mopt_mlir.model.rates import RUN_SECONDS
 from mopt_mlir.plan import Microkernel
 from mopt_mlir.problem import Problem, Tensor
 
@@ -437,10 +432,32 @@ class One:
                 packed = chosen[LEVELS.index(place)][1]
             mine = packed / self.cores if place in ("whole", "L3") else packed
             one_by_one = not (self.in_vectors or self.gathers)
-            core = core + (ELEMENT_CYCLES if one_by_one else PACK_CYCLES[place]) * mine
+            each = ELEMENT_CYCLES if one_by_one else PACK_CYCLES[place]
+            core = core + each * mine + self.first_wait(place, each)
             for name in passed[place]:
                 amounts[name] = amounts[name] + PACK_PASSES * (packed if name == "DRAM" else mine)
         return self.objective(core, amounts, runs)
+
+    def first_wait(self, place: str, each: float) -> Array:
+        """Cycles in which a core waits until the first block and the lines of its panels have come
+        from memory, while it packs that block, `each` cycles per weight."""
+        block: Any = 1.0
+        for dim in self.problem.weights.dims:
+            if dim in self.whole.moving:
+                whole = self.problem.extent(dim)
+                at = None if place == "whole" else LEVELS.index(place)
+                block = block * self.by_cut(
+                    dim, lambda c, at=at, whole=whole: whole if at is None else c.sizes[at]
+                )
+        cores = [1 if place in ("whole", "L3") else n for n in self.ways.values()]
+        own = [
+            n for (dim, n) in zip(self.ways, cores, strict=True) if dim in self.problem.weights.dims
+        ]
+        packs = self.cores if place in ("whole", "L3") else 1  # so many cores share it
+        read = min(self.machine.dram_bandwidth * self.cores, self.machine.dram_bandwidth_all)
+        size = self.problem.weights.element.size
+        comes = size * block * (prod(own) + prod(cores)) / read * self.machine.frequency
+        return np.asarray(np.maximum(comes, each * block / packs) - each * block / packs)
 
     def runs(self) -> Array:
         """Elements of the output behind one of another L1 tile."""

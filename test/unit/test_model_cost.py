@@ -7,16 +7,9 @@ from dataclasses import replace
 import pytest
 
 from mopt_mlir.machine import Cache, Machine, by_name
-from mopt_mlir.model.cost import (
-    PACK_CYCLES,
-    RUN_SECONDS,
-    TIE_BREAK,
-    Rates,
-    cache_bytes,
-    can_stream,
-    objective,
-    predict,
-)
+from mopt_mlir.model.cost import TIE_BREAK, cache_bytes, can_stream, objective, predict
+from mopt_mlir.model.packing import PACK_CYCLES
+from mopt_mlir.model.rates import RUN_SECONDS, Rates
 from mopt_mlir.plan import LEVELS, Level, Microkernel, Plan
 from mopt_mlir.problem import conv2d
 
@@ -38,6 +31,8 @@ MACHINE = Machine(
     dram_bandwidth=5.0,
     dram_bandwidth_all=10.0,
 )
+UNDELAYED = replace(MACHINE, dram_bandwidth=1e4, dram_bandwidth_all=1e4)
+"""Memory is so fast that nobody waits while packing."""
 PROBLEM = conv2d(k=32, h=8, w=12, c=10, r=3, s=3)
 KERNEL = Microkernel("k", 8, {"k": 16, "w": 6}, ("c", "r", "s"))
 IN, KER, OUT = 10 * 10 * 14 * 4, 32 * 10 * 9 * 4, 32 * 8 * 12 * 4
@@ -148,11 +143,15 @@ def test_each_run_of_output_that_an_l1_tile_writes_takes_time(
     assert predicted.seconds["DRAM"] == pytest.approx(moved + runs * RUN_SECONDS)
 
 
+def packing_seconds(made: Plan, machine: Machine = UNDELAYED) -> float:
+    return predict(PROBLEM, machine, made).seconds["packing"]
+
+
 def test_packing_is_paid_once_per_visit_of_its_tile() -> None:
     elements = KER // 4
 
     def seconds(made: Plan) -> float:
-        return predict(PROBLEM, MACHINE, made).seconds["packing"] * 1e9 / PACK_CYCLES[made.packing]
+        return packing_seconds(made) * 1e9 / PACK_CYCLES[made.packing]
 
     assert seconds(plan()) == pytest.approx(elements)
     rows_outside = replace(plan("nhwkcrs", L2={"h": 4, "c": 8}), packing="L2")
@@ -164,12 +163,39 @@ def test_packing_is_paid_once_per_visit_of_its_tile() -> None:
     assert seconds(replace(four, packing="L2")) == pytest.approx(elements)  # each packs for itself
 
 
+def test_a_core_waits_for_the_first_block_that_it_packs() -> None:
+    def waiting(made: Plan) -> float:
+        return packing_seconds(made, MACHINE) - packing_seconds(made)
+
+    def own(weights: float, place: str) -> float:
+        return weights * PACK_CYCLES[place] * 1e-9
+
+    weights = KER // 4
+    # all weights are read and as much room for panels, at 5 GB/s, while they are packed
+    assert waiting(plan()) == pytest.approx(2 * KER / 5e9 - own(weights, "whole"))
+    # a block of half of them, whatever is packed after it
+    half = replace(plan("nkcrshw", L2={"k": 16}), packing="L2")
+    assert waiting(half) == pytest.approx(KER / 5e9 - own(weights / 2, "L2"))
+    # two cores read the same weights, each into panels of its own, at 10 GB/s
+    rows = replace(plan(), threads=2, parallel={"h": 2}, packing="L2")
+    assert waiting(rows) == pytest.approx(3 * KER / 10e9 - own(weights, "L2"))
+    # or each of them its half
+    channels = replace(plan("nkcrshw", L2={"k": 16}), threads=2, parallel={"k": 2}, packing="L2")
+    assert waiting(channels) == pytest.approx(2 * KER / 10e9 - own(weights / 2, "L2"))
+    # in front of the nest they share the work
+    together = replace(rows, packing="whole")
+    assert waiting(together) == pytest.approx(2 * KER / 10e9 - own(weights / 2, "whole"))
+    # fast memory makes nobody wait, and constant weights are packed beforehand
+    assert packing_seconds(plan()) == pytest.approx(own(weights, "whole"))
+    assert predict(PROBLEM, MACHINE, plan(), constant_weights=True).seconds["packing"] == 0
+
+
 @pytest.mark.parametrize(
     ("packing", "cycles"), [("whole", 0.38), ("L3", 0.38), ("L2", 0.31), ("L1", 0.17)]
 )
 def test_packing_takes_as_long_as_measured(packing: str, cycles: float) -> None:
     made = replace(plan("nkcrshw"), packing=packing)
-    packed = predict(PROBLEM, MACHINE, made).seconds["packing"] * 1e9 * MACHINE.frequency
+    packed = packing_seconds(made) * 1e9 * MACHINE.frequency
     assert packed == pytest.approx(cycles * KER // 4, rel=0.01)
 
 
@@ -184,7 +210,7 @@ def test_where_weights_are_packed_the_next_block_needs_room_too() -> None:
 def test_weights_that_are_not_packed_in_whole_vectors_are_dear() -> None:
     def cycles(**tile: int) -> float:
         made = replace(plan(L1=tile), packing="L1")
-        packed = predict(PROBLEM, MACHINE, made)
+        packed = predict(PROBLEM, UNDELAYED, made)
         weights = packed.volumes["L2"]["weights"] / 4
         return packed.seconds["packing"] * 1e9 * MACHINE.frequency / weights
 

@@ -6,9 +6,10 @@ import pytest
 from benchmarks.validation.sample import sample_plans
 from mopt_mlir import conv2d, solve
 from mopt_mlir.machine import by_name
-from mopt_mlir.model.cost import RUN_SECONDS, predict
+from mopt_mlir.model.cost import predict
 from mopt_mlir.model.estimate import EXPOSED, IN_PLACE_EXPOSED, RUNS_EXPOSED, estimate
 from mopt_mlir.model.footprint import output_runs
+from mopt_mlir.model.rates import RUN_SECONDS
 from mopt_mlir.model.residency import evicted_again
 from mopt_mlir.plan import LEVELS, Level, Microkernel, Plan
 

@@ -8,7 +8,6 @@ import pytest
 from problems import grouped
 
 from mopt_mlir.machine import Machine, by_name
-from mopt_mlir.model.cost import ELEMENT_CYCLES, PACK_CYCLES, pack_cycles
 from mopt_mlir.model.footprint import output_runs
 from mopt_mlir.model.menu import NoMicrokernelError, menu, reduction_order
 from mopt_mlir.model.microkernel import (
@@ -23,6 +22,7 @@ from mopt_mlir.model.microkernel import (
     tile_kinds,
     whole_to_pack,
 )
+from mopt_mlir.model.packing import ELEMENT_CYCLES, PACK_CYCLES, pack_cycles
 from mopt_mlir.plan import Microkernel
 from mopt_mlir.problem import ElementType, LinearForm, Problem, Tensor, conv2d
 
