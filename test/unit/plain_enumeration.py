@@ -250,10 +250,11 @@ class One:
         apart = alone or (weights.step(self.kernel.lanes) or 0) >= len(row)
         return not self.in_vectors and len(row) > 1 and row == list(range(len(row))) and apart
 
-    def best(self) -> float:
+    def best(self, *places: str) -> float:
+        """The least cost of all plans, or of those that pack at one of `places`."""
         least = inf
         options = [self.options(level) for level in range(3)]
-        for place in ("whole", *LEVELS) if self.packs else ("none",):
+        for place in places or (("whole", *LEVELS) if self.packs else ("none",)):
             fits = reduce(np.logical_and, [self.fits(level, place) for level in range(3)])
             for chosen in self.coupled(options, place):
                 cost = np.where(fits, self.total(chosen, place), inf)

@@ -14,7 +14,7 @@ from math import inf
 import numpy as np
 import pytest
 from plain_enumeration import Enumeration, One
-from tiny_cases import STREAMS, random_case, streaming_machine
+from tiny_cases import STREAMS, random_case, random_machine, streaming_machine
 
 from mopt_mlir.machine import Machine
 from mopt_mlir.problem import Problem, conv2d
@@ -55,6 +55,23 @@ def test_no_plan_costs_less_than_the_bound(seed: int) -> None:
     options = choices(problem, machine, threads, constant_weights=constant)
     some = random.Random(3).sample(options, min(3, len(options)))
     check(problem, machine, threads, constant, some)
+
+
+@pytest.mark.parametrize("place", ["whole", "L3", "L2", "L1"])
+def test_nor_where_weights_are_packed_elsewhere_than_at_the_best_place(place: str) -> None:
+    problem, machine = conv2d(k=8, h=2, w=4, c=4, r=1, s=1), random_machine(random.Random(4))
+    enumeration = Enumeration(problem, machine, 2, False)
+    options = choices(problem, machine, 2, constant_weights=False)
+    packing = [choice for choice in options if choice.packs]
+    some = random.Random(5).sample(packing, min(6, len(packing)))
+    best = [One(enumeration, c.kernel, dict(c.parallel), True).best(place) for c in some]
+    assert min(best) < inf
+    for choice, least in zip(some, best, strict=True):
+        for table in TABLES if least < inf else ():
+            program = Formulation(problem, machine, [choice], least, table=table)
+            program.add(program.place[place] >= 1)
+            found = program.solve(below=ROOM * least, time_limit=20, gap=1e-4)
+            assert 0 < found.bound <= least * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("stream", STREAMS)
