@@ -9,6 +9,7 @@ from mopt_mlir.machine import by_name
 from mopt_mlir.model.cost import predict
 from mopt_mlir.model.estimate import EXPOSED, IN_PLACE_EXPOSED, RUNS_EXPOSED, estimate
 from mopt_mlir.model.footprint import output_runs
+from mopt_mlir.model.packing import PACK_CYCLES
 from mopt_mlir.model.rates import RUN_SECONDS
 from mopt_mlir.model.residency import evicted_again
 from mopt_mlir.plan import LEVELS, Level, Microkernel, Plan
@@ -65,6 +66,17 @@ def test_the_slowest_resource_counts_once_and_a_part_of_each_besides(problem):
     assert estimate(problem, MACHINE, plan).cost == pytest.approx(
         max(core, *caches.values()) + part
     )
+
+
+def test_memory_counts_once_for_the_first_block_that_is_packed():
+    """As a part of the time of DRAM, which the objective lets overlap."""
+    problem = PROBLEMS["3x3"]
+    plans = [plan for plan in sample_plans(problem, MACHINE, 40, 8) if plan.packing == "whole"]
+    assert plans
+    for plan in plans:
+        packing = PACK_CYCLES["whole"] * 64 * 64 * 9 / (1e9 * MACHINE.frequency)
+        assert estimate(problem, MACHINE, plan).seconds["packing"] == pytest.approx(packing)
+        assert predict(problem, MACHINE, plan).seconds["packing"] > 1.3 * packing
 
 
 def test_only_plans_for_one_core(problem):
