@@ -180,7 +180,8 @@ def predict(
         "compute": (work.cycles + work.cycles_per_visit * visits) / rates.cycles,
         **{name: sum(volumes[name].values()) / rates.bytes[name] for name in MEMORY[:-1]},
         "DRAM": _memory_seconds(volumes["DRAM"], written * sizes["output"], rates, streamed)
-        + (0.0 if streamed else _seconds_of_runs(problem, plan, rates)),
+        + (0.0 if streamed else _seconds_of_runs(problem, plan, rates))
+        + sums_seconds(problem, machine, plan),
         "packing": packing,
         "parallel": PARALLEL_START * prod(walk.levels[0].tiles.values()) * (rates.cores > 1),
     }
@@ -198,6 +199,25 @@ def _seconds_of_runs(problem: Problem, plan: Plan, rates: Rates) -> float:
     """What it takes more than the volume says that L1 tiles write the output in short runs, if that
     happens through the caches."""
     return rates.run * output_runs(problem, plan.levels[-1].tile)
+
+
+def sums_seconds(problem: Problem, machine: Machine, plan: Plan) -> float:
+    """The part of the seconds of DRAM in which memory for partial sums comes and goes, at least.
+
+    Where vectors do not run along rows of the output, sums wait in scratch memory, which no cache
+    has at first: those of all tiles of a level, on each core, if the loops around them split the
+    reduction. (Those of more tiles if other loops lie inside of these; the solver sees to that
+    among plans of the same cost. Those of L1 tiles are few.)
+    """
+    if problem.output.runs_along(plan.microkernel.lanes):
+        return 0.0
+    rates = Rates.of(machine, prod(plan.parallel.values()))
+    outer, waiting = problem.extents, 0
+    for level, cores in zip(plan.levels[:-1], (1, rates.cores), strict=True):
+        if any(level.tile[dim] < outer[dim] for dim in problem.reduction_dims):
+            waiting = max(waiting, cores * prod(level.tile[d] for d in problem.parallel_dims))
+        outer = level.tile
+    return OUTPUT_PASSES * problem.output.element.size * waiting / rates.bytes["DRAM"]
 
 
 def runs_of(problem: Problem, machine: Machine, plan: Plan) -> float:

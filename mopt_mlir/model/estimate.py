@@ -14,7 +14,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from mopt_mlir.machine.machine import Machine
-from mopt_mlir.model.cost import FILLED_FROM, MEMORY, predict, runs_of, visits_of
+from mopt_mlir.model.cost import (
+    FILLED_FROM,
+    MEMORY,
+    predict,
+    runs_of,
+    sums_seconds,
+    visits_of,
+)
 from mopt_mlir.model.microkernel import tile_kinds
 from mopt_mlir.model.packing import first_block_seconds
 from mopt_mlir.model.rates import OUTPUT_PASSES
@@ -59,7 +66,7 @@ def estimate(problem: Problem, machine: Machine, plan: Plan) -> Prediction:
     # what DRAM has on top of the slowest resource covers the way of the first block
     seconds["packing"] -= first_block_seconds(problem, machine, plan)
     runs = runs_of(problem, machine, plan)
-    seconds["DRAM"] -= runs
+    seconds["DRAM"] -= runs + sums_seconds(problem, machine, plan)
     # what a register tile evicts of itself counts in its cycles, as measured
     _, again = evicted_again(problem, machine, plan)
     rows = _of_rows(plan, predicted, volumes)

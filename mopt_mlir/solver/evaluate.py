@@ -40,7 +40,7 @@ from mopt_mlir.problem import Problem
 from mopt_mlir.solver.scenarios import Scenario, scenarios
 from mopt_mlir.solver.sizes import useful_sizes, with_fewer_lines
 from mopt_mlir.solver.space import Choice, works
-from mopt_mlir.solver.sums import waiting_sums
+from mopt_mlir.solver.sums import least_waiting_sums, waiting_sums
 from mopt_mlir.solver.walk import Floats, Ints, Occupied, Walk, Walker, touched
 
 TOO_FULL = 1e3
@@ -81,6 +81,19 @@ class _Traffic:
             best = np.argmin(some, axis=0)
             self.known[members] = some.min(axis=0), np.array(members)[best]
         return self.known[members]
+
+
+@dataclass(frozen=True)
+class _Registers:
+    """What follows from how far kernels run through the reduction, per tiling: seconds of a core,
+    of L1, and of DRAM beyond what volumes say; whether the output goes `past` the caches, and
+    whether register tiles are visited `again`."""
+
+    core: Floats
+    l1: Floats
+    beyond: Floats
+    past: npt.NDArray[np.bool_]
+    again: npt.NDArray[np.bool_]
 
 
 class Evaluator:
@@ -134,22 +147,22 @@ class Evaluator:
         single = (tilings[:, -1, self._parallel] == 1).all(axis=1)
         sizes = self._walker.sizes(tilings)
         overflows, runs = self._overflow(sizes), self._runs(sizes[:, -1])
+        sums = self._sums_at_least(sizes)
         waiting = [self._waiting(place, sizes) for place in self.packings]
         ranked, cost, overflow = (np.full(len(tilings), np.inf) for _ in range(3))
         classes = np.zeros(tilings.shape[:2], dtype=np.int64)
         packing = np.zeros(len(tilings), dtype=np.int64)
         streamed, again = (np.zeros(len(tilings), dtype=np.bool_) for _ in range(2))
-        registers: dict[frozenset[str], tuple[Floats, Floats, Floats, Floats]] = {}
+        registers: dict[frozenset[str], _Registers] = {}
         for scenario in self._scenarios:
             streams = scenario.streams
             if streams not in registers:
                 visits = self._visits(walk, streams, single)
                 beyond = self._beyond_volume(visits, traffic[0].output, runs)
                 core, l1 = self._register_seconds(visits, innermost.covered)
-                registers[streams] = core, l1, beyond, visits
-            *seconds, visits = registers[streams]
-            at_first = waiting[scenario.packing]
-            objective, chosen = self._scenario_cost(scenario, seconds, at_first, traffic)
+                registers[streams] = _Registers(core, l1, beyond + sums, beyond < runs, visits > 1)
+            found, at_first = registers[streams], waiting[scenario.packing]
+            objective, chosen = self._scenario_cost(scenario, found, at_first, traffic)
             filled = overflows[scenario.packing]
             rank = objective * np.where(filled > 1, TOO_FULL * filled, 1.0)
             better = rank < ranked
@@ -158,8 +171,8 @@ class Evaluator:
             overflow = np.where(better, filled, overflow)
             packing = np.where(better, scenario.packing, packing)
             classes = np.where(better[:, None], chosen, classes)
-            streamed = np.where(better, seconds[-1] < runs, streamed)
-            again = np.where(better, visits > 1, again)
+            streamed = np.where(better, found.past, streamed)
+            again = np.where(better, found.again, again)
         return Costs(cost, overflow, self._loops(tilings), classes, packing, streamed, again)
 
     def sums(self, tilings: Ints, costs: Costs) -> Floats:
@@ -271,6 +284,14 @@ class Evaluator:
         past = (rates.streamed / rates.written - 1) * written
         return np.where((visits == 1) & self.choice.streams, np.minimum(past, runs), runs)
 
+    def _sums_at_least(self, sizes: Ints) -> Floats:
+        """Seconds of DRAM for memory of partial sums (`model.cost.sums_seconds`)."""
+        output, rates = self.problem.output, self.choice.rates
+        if output.runs_along(self.choice.kernel.lanes):
+            return np.zeros(len(sizes))
+        waiting = least_waiting_sums(self.problem, sizes, rates.cores)
+        return waiting * OUTPUT_PASSES * output.element.size / rates.bytes["DRAM"]
+
     # ---- caches ------------------------------------------------------------------------------
 
     def _traffic(self, walk: Walk) -> tuple[_Traffic, _Traffic, _Traffic]:
@@ -319,15 +340,18 @@ class Evaluator:
     def _scenario_cost(
         self,
         scenario: Scenario,
-        registers: Sequence[Floats],
+        registers: _Registers,
         waiting: Floats,
         traffic: tuple[_Traffic, _Traffic, _Traffic],
     ) -> tuple[Floats, Ints]:
         """The objective in seconds, and the classes, if they are chosen and packed like this."""
         best = [level.cheapest(who) for level, who in zip(traffic, scenario.members, strict=True)]
-        core, l1, beyond = registers
-        times = {"L1": l1, **{name: time for name, (time, _) in zip(FILLS, best, strict=True)}}
-        times["DRAM"] = times["DRAM"] + beyond
+        core = registers.core
+        times = {
+            "L1": registers.l1,
+            **{name: time for name, (time, _) in zip(FILLS, best, strict=True)},
+        }
+        times["DRAM"] = times["DRAM"] + registers.beyond
         place = self.packings[scenario.packing]
         if self.choice.packs:
             core = core + waiting + self._pack(place, scenario, traffic, times)

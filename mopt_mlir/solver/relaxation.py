@@ -79,7 +79,7 @@ class Formulation(Traffic):
             moved = [self._volume(level, resource, tensor) for tensor in range(len(TENSORS))]
             spent[resource] += moved
             weights[level] = moved[WEIGHTS]
-        spent["DRAM"].append(self._runs())
+        spent["DRAM"] += [self._runs(), self._sums()]
         self._registers(spent)
         if self.place:
             self._packing(spent, weights)

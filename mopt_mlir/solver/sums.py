@@ -36,3 +36,20 @@ def waiting_sums(
                     parts[rows, at[dim]] = np.where(split[rows], part, np.minimum(part, tile))
     visited = parts[:, [at[dim] for dim in problem.parallel_dims]].prod(axis=1)
     return np.where(split, visited, 0)
+
+
+def least_waiting_sums(problem: Problem, sizes: Ints, cores: int) -> Ints:
+    """At least so many elements, whatever the orders of loops, of all cores: those of the outermost
+    tiles around which loops split the reduction, but for L1's."""
+    reduction, parallel = (
+        [problem.names.index(dim) for dim in dims]
+        for dims in (problem.reduction_dims, problem.parallel_dims)
+    )
+    waiting = np.zeros(len(sizes), dtype=np.int64)
+    outer = np.tile([*problem.extents.values()], (len(sizes), 1))
+    for level, sharing in ((0, 1), (1, cores)):
+        tile = sizes[:, level]
+        split = (tile[:, reduction] < outer[:, reduction]).any(axis=1)
+        waiting = np.maximum(waiting, split * sharing * tile[:, parallel].prod(axis=1))
+        outer = tile
+    return waiting

@@ -13,6 +13,7 @@ from mopt_mlir.machine.machine import Machine
 from mopt_mlir.model.cost import FILLS, OUTPUT, WEIGHTS, usable
 from mopt_mlir.model.footprint import MemoryAxis, joined_dims
 from mopt_mlir.model.packing import PACKED_COPIES
+from mopt_mlir.model.rates import OUTPUT_PASSES
 from mopt_mlir.plan import LEVELS
 from mopt_mlir.solver.axis_bounds import (
     facets,
@@ -26,6 +27,10 @@ from mopt_mlir.solver.axis_bounds import (
 )
 from mopt_mlir.solver.variables import Expression, Variables
 from mopt_mlir.solver.walk import Floats, Ints
+
+NEGLIGIBLE = 14.0
+"""Logarithm of how many times smaller than a byte is what a binary turns off: a term of its own
+would need another constraint."""
 
 
 class Traffic(Variables):
@@ -146,6 +151,35 @@ class Traffic(Variables):
         if index == OUTPUT and resource == FILLS[0]:
             exponent = exponent + self._log_passes()
         return self.exp(f"moved:{level}:{tensor.name}", exponent)
+
+    def _sums(self) -> Expression:
+        """Scaled seconds in which memory for partial sums comes and goes, at least
+        (`model.cost.sums_seconds`)."""
+        output = self.problem.output
+        waits = [not output.runs_along(choice.kernel.lanes) for choice in self.choices]
+        reduction = [dim for dim in self.dims if dim in self.problem.reduction_dims]
+        if not any(waits) or not reduction:
+            return 0.0
+        parallel = [dim for dim in self.dims if dim in self.problem.parallel_dims]
+        most = sum(log(self.problem.extent(dim)) for dim in reduction)
+        all_ = sum(log(self.problem.extent(dim)) for dim in parallel)
+        sums, outer = self.variable("sums"), most
+        for level in LEVELS[:-1]:
+            rates = [choice.rates for choice in self.choices]
+            cores = [1 if level == LEVELS[0] else of.cores for of in rates]
+            passed = OUTPUT_PASSES * output.element.size / self.scale
+            each = self.of_choice(
+                log(passed * n / of.bytes["DRAM"]) - (0 if some else all_ + NEGLIGIBLE)
+                for n, of, some in zip(cores, rates, waits, strict=True)
+            )
+            inner = self.sum(self.x[level, dim] for dim in reduction)
+            split = self.binary(f"split:{level}")
+            self.add(outer - inner <= most * split)
+            held = self.sum(self.x[level, dim] for dim in parallel)
+            whole = (all_ + NEGLIGIBLE) * (1 - split)
+            self.add(sums >= self.exp(f"sums:{level}", held + each - whole))
+            outer = inner
+        return sums
 
     def _runs(self) -> Expression:
         """Scaled seconds of the runs of output of the L1 tiles (`model.footprint.output_runs`).

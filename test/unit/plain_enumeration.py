@@ -425,6 +425,7 @@ class One:
             read = min(self.machine.dram_bandwidth * self.cores, self.machine.dram_bandwidth_all)
             past, through = (self.passes(how) * size / (read * 1e9) for how in ("stream", "write"))
             runs = np.where(visits == 1, np.minimum(past - through, runs), runs)
+        runs = runs + self.memory_for_sums()
         passed = {"whole": ("L1", "L2", "L3", "DRAM"), "L3": ("L1", "L2", "L3")}
         passed |= {"L2": ("L1", "L2"), "L1": ("L1",), "none": ()}
         if place != "none":
@@ -473,6 +474,32 @@ class One:
         ordered = sorted(dims, key=self.problem.names.index)
         sizes = product(*([(dim, c.sizes[2]) for c in self.cuts[dim]] for dim in ordered))
         return self.spread(dims, np.array([number(some) for some in sizes]))
+
+    def memory_for_sums(self) -> Array:
+        """Seconds of memory for the sums of tiles that a loop over the reduction comes back to."""
+        found: Any = np.zeros(1)
+        if self.problem.output.runs_along(self.kernel.lanes):
+            return np.asarray(found)
+        for level, cores in ((0, 1), (1, self.cores)):
+            comes_back: Any = False
+            tile: Any = float(self.problem.output.element.size * cores)
+            for dim in self.whole.moving:
+                if dim in self.problem.output.dims:
+                    tile = tile * self.by_cut(dim, lambda c, at=level: c.sizes[at])
+                else:
+                    whole = self.problem.extent(dim)
+                    comes_back = comes_back | (
+                        self.by_cut(
+                            dim,
+                            lambda c, at=level, whole=whole: (
+                                c.sizes[at] < (c.sizes[at - 1] if at else whole)
+                            ),
+                        )
+                        > 0
+                    )
+            found = np.maximum(found, np.where(comes_back, tile, 0.0))
+        read = min(self.machine.dram_bandwidth * self.cores, self.machine.dram_bandwidth_all)
+        return np.asarray(2 * found / (read * 1e9))
 
     def visits(self, streams: frozenset[str]) -> Array:
         def is_register_tile(dim: str) -> Any:
