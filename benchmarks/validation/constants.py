@@ -5,7 +5,7 @@ from __future__ import annotations
 from mopt_mlir.codegen import prefetch, prefetch_output, upcoming
 from mopt_mlir.machine import by_name
 from mopt_mlir.model import cost, microkernel, packing, rates, visits
-from mopt_mlir.model.estimate import EXPOSED, IN_PLACE_EXPOSED, RUNS_EXPOSED
+from mopt_mlir.model.estimate import EXPOSED, RUNS_EXPOSED
 
 from .tables import Rows
 
@@ -29,7 +29,7 @@ def constant_rows() -> Rows:
         ],
         [
             "more of the time that weights which are read in place take from L3",
-            f"{IN_PLACE_EXPOSED:.0%}",
+            f"{packing.IN_PLACE_EXPOSED:.0%}",
             "sampled plans of Table 1 on Zen 4, Zen 5 and Granite Rapids; the other sets looked at",
         ],
         ["part of the time of runs of output", f"{RUNS_EXPOSED:.0%}", _FITTED],

@@ -22,6 +22,7 @@ from mopt_mlir.model.microkernel import (
 )
 from mopt_mlir.model.packing import (
     IN_COMMON,
+    IN_PLACE_EXPOSED,
     PACK_PASSES,
     PACKED_COPIES,
     cycles_per_weight,
@@ -176,8 +177,10 @@ def predict(
         resource: {name: sizes[name] * amount for name, amount in moved[resource].items()}
         for resource in MEMORY
     }
+    in_place = volumes["L3"]["weights"] if plan.packing == "none" else 0.0
     seconds = {
-        "compute": (work.cycles + work.cycles_per_visit * visits) / rates.cycles,
+        "compute": (work.cycles + work.cycles_per_visit * visits) / rates.cycles
+        + IN_PLACE_EXPOSED * in_place / rates.bytes["L3"],
         **{name: sum(volumes[name].values()) / rates.bytes[name] for name in MEMORY[:-1]},
         "DRAM": _memory_seconds(volumes["DRAM"], written * sizes["output"], rates, streamed)
         + (0.0 if streamed else _seconds_of_runs(problem, plan, rates))

@@ -23,7 +23,7 @@ from mopt_mlir.model.cost import (
     visits_of,
 )
 from mopt_mlir.model.microkernel import tile_kinds
-from mopt_mlir.model.packing import first_block_seconds
+from mopt_mlir.model.packing import IN_PLACE_EXPOSED, first_block_seconds
 from mopt_mlir.model.rates import OUTPUT_PASSES
 from mopt_mlir.model.residency import evicted_again, resident_volumes
 from mopt_mlir.model.visits import Visits, visiting_cycles
@@ -40,11 +40,6 @@ BRIDGED = ("L2", "L3")
 as long if an operation takes two slots. (That it is these two was seen in sampled plans of Table 1
 and of validation's held-out set on Zen 4, with 512 bits, whose times ask for 0.23 to 0.25 and 0.31
 in place of 0.42 and 0.54. More slots than two were not seen.)"""
-
-IN_PLACE_EXPOSED = 1.0
-"""More of the time that weights take from L3 which are read in place: each of their rows lies in
-another page, and no prefetcher foresees the next one. Fitted to sampled plans of Table 1 on Zen 4,
-Zen 5 and Granite Rapids, whose times ask for 0.2 to 1.6."""
 
 RUNS_EXPOSED = 0.29
 """Part of the time of runs of output that counts at all."""

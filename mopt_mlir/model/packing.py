@@ -1,4 +1,4 @@
-"""What it takes to pack weights into panels: cycles of a core, and waiting for the first block."""
+"""What it takes to pack weights into panels, and what not to: cycles of a core, and waiting."""
 
 from __future__ import annotations
 
@@ -35,6 +35,11 @@ is in use (measured: panels of half of L2 are a tenth slower than of a quarter).
 by line and drives out less: with 1.5 plans for Table 1 and the test set that change take 1.2% less
 time than with 1 for AVX-512 code on Zen 5, with 2 they take 1.2% more; for AVX2 code it is all the
 same."""
+
+IN_PLACE_EXPOSED = 1.0
+"""More of the time that weights take from L3 which are read in place: each of their rows lies in
+another page, and no prefetcher foresees the next one. Fitted to sampled plans of Table 1 on Zen 4,
+Zen 5 and Granite Rapids, whose times ask for 0.2 to 1.6."""
 
 IN_COMMON = ("whole", "L3")
 """The places where cores share the work of packing: in front of the nest, and the cache that is

@@ -29,6 +29,7 @@ from mopt_mlir.model.footprint import joined_dims, memory_axes
 from mopt_mlir.model.microkernel import whole_to_pack
 from mopt_mlir.model.packing import (
     IN_COMMON,
+    IN_PLACE_EXPOSED,
     PACK_PASSES,
     PACKED_COPIES,
     pack_cycles,
@@ -37,7 +38,7 @@ from mopt_mlir.model.packing import (
 from mopt_mlir.model.rates import OUTPUT_PASSES
 from mopt_mlir.plan import LEVELS
 from mopt_mlir.problem import Problem
-from mopt_mlir.solver.scenarios import Scenario, scenarios
+from mopt_mlir.solver.scenarios import IN_PLACE, IN_PLACE_LEVEL, Scenario, scenarios
 from mopt_mlir.solver.sizes import useful_sizes, with_fewer_lines
 from mopt_mlir.solver.space import Choice, works
 from mopt_mlir.solver.sums import least_waiting_sums, waiting_sums
@@ -355,6 +356,11 @@ class Evaluator:
         place = self.packings[scenario.packing]
         if self.choice.packs:
             core = core + waiting + self._pack(place, scenario, traffic, times)
+        if place == IN_PLACE:
+            level = LEVELS.index(IN_PLACE_LEVEL)
+            rows = traffic[level].weights[scenario.members[level][0]]
+            rate = self.choice.rates.bytes[FILLS[level]] / self.problem.weights.element.size
+            core = core + IN_PLACE_EXPOSED * rows / rate
         busy = [core, *(times[name] for name in MEMORY)]
         objective = reduce(np.maximum, busy) + TIE_BREAK * sum(busy)
         return np.asarray(objective), np.stack([which for _, which in best], axis=1)

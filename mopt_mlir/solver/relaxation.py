@@ -27,12 +27,19 @@ from mopt_mlir.model.cost import (
     usable,
 )
 from mopt_mlir.model.microkernel import whole_to_pack
-from mopt_mlir.model.packing import IN_COMMON, PACK_PASSES, pack_cycles, seconds_to_wait
+from mopt_mlir.model.packing import (
+    IN_COMMON,
+    IN_PLACE_EXPOSED,
+    PACK_PASSES,
+    pack_cycles,
+    seconds_to_wait,
+)
 from mopt_mlir.plan import LEVELS
 from mopt_mlir.problem import Problem
 from mopt_mlir.solver import scip
+from mopt_mlir.solver.scenarios import IN_PLACE_LEVEL
 from mopt_mlir.solver.space import Choice, shares
-from mopt_mlir.solver.traffic import Traffic
+from mopt_mlir.solver.traffic import NEGLIGIBLE, Traffic
 from mopt_mlir.solver.variables import Expression
 from mopt_mlir.solver.walk import Floats, Ints
 
@@ -76,9 +83,15 @@ class Formulation(Traffic):
         spent: dict[str, list[Expression]] = {name: [] for name in ("core", *MEMORY)}
         weights = {}
         for level, resource in zip(LEVELS, FILLS, strict=True):
-            moved = [self._volume(level, resource, tensor) for tensor in range(len(TENSORS))]
+            logs = [self._log_volume(level, resource, tensor) for tensor in range(len(TENSORS))]
+            moved = [
+                self.exp(f"moved:{level}:{name}", exponent)
+                for name, exponent in zip(TENSORS, logs, strict=True)
+            ]
             spent[resource] += moved
             weights[level] = moved[WEIGHTS]
+            if level == IN_PLACE_LEVEL:
+                spent["core"].append(self._in_place(logs[WEIGHTS]))
         spent["DRAM"] += [self._runs(), self._sums()]
         self._registers(spent)
         if self.place:
@@ -223,6 +236,15 @@ class Formulation(Traffic):
             for resource in resources:
                 part = 1 if resource == "DRAM" else 1 / cores
                 spent[resource].append(elements * (PACK_PASSES * part / rates[resource]))
+
+    def _in_place(self, log_rows: Expression) -> Expression:
+        """Scaled seconds of waiting for weights that are read in place, of which `log_rows` says
+        how long they take to come."""
+        in_place = [not choice.packed for choice in self.choices]
+        if not any(in_place):
+            return 0.0
+        off = self.of_choice(0.0 if waits else -NEGLIGIBLE for waits in in_place)
+        return self.exp("in place", log_rows + log(IN_PLACE_EXPOSED) + off)
 
     def _first_block(self, place: str, packing: Sequence[Choice]) -> Expression:
         """Scaled seconds of waiting for the first block that is packed, if it is at `place`."""

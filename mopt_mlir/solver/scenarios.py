@@ -10,12 +10,17 @@ from mopt_mlir.model.classes import PermutationClass
 from mopt_mlir.model.cost import OUTPUT, WEIGHTS
 from mopt_mlir.plan import LEVELS
 
+IN_PLACE, IN_PLACE_LEVEL = "none", "L2"
+"""The place of weights that are not packed, and the level whose traffic of them a core waits for
+then."""
+
 
 @dataclass(frozen=True)
 class Scenario:
     """A place to pack at, the classes that each level may have in it (where the weights are packed,
-    all of them with the same reuse of the weights), and the reduction dims that the kernel runs
-    through without storing its accumulators, if the L1 tiles are register tiles.
+    or waited for in place, all of them with the same reuse of the weights), and the reduction dims
+    that the kernel runs through without storing its accumulators, if the L1 tiles are register
+    tiles.
 
     `packing` is an index into the places that are possible, `members` one into the classes."""
 
@@ -33,11 +38,12 @@ def scenarios(classes: Sequence[PermutationClass], packings: Sequence[str]) -> t
     for packing, place in enumerate(packings):
         # A kernel that has to stop for packing at every L1 tile cannot run through several.
         runs = {frozenset[str](): every} if place == LEVELS[-1] else by_output
+        moving = IN_PLACE_LEVEL if place == IN_PLACE else place
         for streams, members in runs.items():
-            for block in by_weights if place in LEVELS else [every]:
+            for block in by_weights if moving in LEVELS else [every]:
                 levels = [every, every, members]
-                if place in LEVELS:
-                    at = LEVELS.index(place)
+                if moving in LEVELS:
+                    at = LEVELS.index(moving)
                     levels[at] = tuple(index for index in levels[at] if index in block)
                 found.append(Scenario(packing, tuple(levels), streams))
     return tuple(scenario for scenario in found if all(scenario.members))

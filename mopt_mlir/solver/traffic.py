@@ -29,8 +29,8 @@ from mopt_mlir.solver.variables import Expression, Variables
 from mopt_mlir.solver.walk import Floats, Ints
 
 NEGLIGIBLE = 14.0
-"""Logarithm of how many times smaller than a byte is what a binary turns off: a term of its own
-would need another constraint."""
+"""By how much a binary lowers the logarithm of a term that it turns off, which is a part of the
+cost at most: what is left is far below the tolerance of bounds."""
 
 
 class Traffic(Variables):
@@ -128,8 +128,9 @@ class Traffic(Variables):
 
     # ---- volumes -----------------------------------------------------------------------------
 
-    def _volume(self, level: str, resource: str, index: int) -> Expression:
-        """Scaled seconds of `resource` in which one tensor enters the tiles of a level."""
+    def _log_volume(self, level: str, resource: str, index: int) -> Expression:
+        """The logarithm of the scaled seconds of `resource` in which one tensor enters the tiles of
+        a level, at least."""
         tensor = self.problem.tensors[index]
         exponent = self.of_choice(
             log(tensor.element.size * rates.passes(level, index == OUTPUT))
@@ -150,7 +151,7 @@ class Traffic(Variables):
                 exponent = exponent + self._log_moved(level, index, part, number)
         if index == OUTPUT and resource == FILLS[0]:
             exponent = exponent + self._log_passes()
-        return self.exp(f"moved:{level}:{tensor.name}", exponent)
+        return exponent
 
     def _sums(self) -> Expression:
         """Scaled seconds in which memory for partial sums comes and goes, at least

@@ -396,7 +396,7 @@ class One:
         matters for more than its traffic."""
         names = []
         for level, of_level in enumerate(options):
-            if LEVELS[level] == place or level == 2:
+            if LEVELS[level] == place or level == 2 or (level == 1 and place == "none"):
                 names.append(list(of_level))
             else:
                 names.append([None])
@@ -414,6 +414,11 @@ class One:
         visits = self.visits(streams)
         cycles, each, read, weights, output, again = self.registers()
         core = cycles + each * visits
+        if place == "none" and not self.panels:  # rows of weights are waited for
+            rows = self.problem.weights.element.size * chosen[1][1]
+            l3 = self.machine.cache("L3")
+            rate = min(l3.bandwidth, l3.bandwidth_all / self.cores)
+            core = core + rows / rate * self.machine.frequency
         amounts = {
             "L1": read + weights + output + again * visits,
             **{name: chosen[level][0] for level, name in enumerate(("DRAM", "L3", "L2"))},

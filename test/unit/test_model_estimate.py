@@ -7,9 +7,9 @@ from benchmarks.validation.sample import sample_plans
 from mopt_mlir import conv2d, solve
 from mopt_mlir.machine import by_name
 from mopt_mlir.model.cost import predict, sums_seconds
-from mopt_mlir.model.estimate import EXPOSED, IN_PLACE_EXPOSED, RUNS_EXPOSED, estimate
+from mopt_mlir.model.estimate import EXPOSED, RUNS_EXPOSED, estimate
 from mopt_mlir.model.footprint import output_runs
-from mopt_mlir.model.packing import PACK_CYCLES
+from mopt_mlir.model.packing import IN_PLACE_EXPOSED, PACK_CYCLES
 from mopt_mlir.model.rates import RUN_SECONDS
 from mopt_mlir.model.residency import evicted_again
 from mopt_mlir.plan import LEVELS, Level, Microkernel, Plan
