@@ -10,7 +10,7 @@ from mopt_mlir.model.conflicts import conflicting_lines
 from mopt_mlir.model.microkernel import is_transposed, needs_panels, whole_to_pack
 from mopt_mlir.model.rates import Rates
 from mopt_mlir.plan import Microkernel, Plan
-from mopt_mlir.problem import Problem
+from mopt_mlir.problem import Problem, Role
 
 PACK_CYCLES: Mapping[str, float] = {"whole": 0.38, "L3": 0.38, "L2": 0.31, "L1": 0.17}
 """Cycles to move one weight into its panel, by the place of packing: loads, a transposition in
@@ -68,6 +68,12 @@ def cycles_per_weight(problem: Problem, machine: Machine, plan: Plan) -> float:
     row = prod(block[dim] for dim in kernel.reduction)
     rest = row % kernel.vector / row
     return (1 - rest) * cycles + rest * (REST_CYCLES + PACK_CONFLICT_CYCLES * crowded)
+
+
+def in_rows(problem: Problem) -> bool:
+    """Whether weights that are read in place come in rows, one for each output channel, and are not
+    read one after the other."""
+    return not any(problem.weights.runs_along(dim) for dim in problem.by_role(Role.OUT_CHANNEL))
 
 
 def first_block_seconds(problem: Problem, machine: Machine, plan: Plan) -> float:

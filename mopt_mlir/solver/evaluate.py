@@ -5,7 +5,6 @@ For each tiling the best loop orders and the best place to pack the weights are 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, reduce
 from math import prod
@@ -32,6 +31,7 @@ from mopt_mlir.model.packing import (
     IN_PLACE_EXPOSED,
     PACK_PASSES,
     PACKED_COPIES,
+    in_rows,
     pack_cycles,
     seconds_to_wait,
 )
@@ -178,7 +178,8 @@ class Evaluator:
 
     def sums(self, tilings: Ints, costs: Costs) -> Floats:
         """Seconds in which partial sums that wait outside of the output come from memory and go
-        back, which the objective does not count: those of `tilings`, of which `costs` are."""
+        back, by the orders of loops, of which the objective knows the least only: those of
+        `tilings`, of which `costs` are."""
         output = self.problem.output
         if output.runs_along(self.choice.kernel.lanes):
             return np.zeros(len(tilings))
@@ -356,7 +357,7 @@ class Evaluator:
         place = self.packings[scenario.packing]
         if self.choice.packs:
             core = core + waiting + self._pack(place, scenario, traffic, times)
-        if place == IN_PLACE:
+        if place == IN_PLACE and in_rows(self.problem):
             level = LEVELS.index(IN_PLACE_LEVEL)
             rows = traffic[level].weights[scenario.members[level][0]]
             rate = self.choice.rates.bytes[FILLS[level]] / self.problem.weights.element.size
@@ -407,29 +408,3 @@ class Evaluator:
             self._pack_cycles[place],
         )
         return np.asarray(each * block.prod(axis=-1, dtype=float) * np.ones(len(sizes)))
-
-
-def first_that_fits(
-    problem: Problem, machine: Machine, options: Sequence[Choice]
-) -> tuple[Evaluator, Ints]:
-    """The most promising choice of which some tiling fits into the caches, and the tiling.
-
-    Raises ValueError if there is none.
-    """
-    for choice in options:
-        evaluate = Evaluator(problem, machine, choice)
-        tilings = evaluate.nest(_smallest(evaluate))
-        fits = evaluate(tilings).overflow <= 1
-        if fits.any():
-            return evaluate, tilings[int(np.argmax(fits))]
-    raise ValueError(f"no register tile fits into the caches of {machine.name}")
-
-
-def _smallest(evaluate: Evaluator) -> Ints:
-    """A single register tile on all levels, and tiles that span contiguous axes: these may occupy
-    less, because they run on into the next row where a narrower one takes whole lines."""
-    single = np.ones((len(LEVELS), len(evaluate.units)), dtype=np.int64)
-    found = [single]
-    for at in evaluate.contiguous:
-        found += [np.where(np.arange(len(evaluate.units)) == at, evaluate.units, t) for t in found]
-    return np.array(found)

@@ -11,7 +11,8 @@ import numpy as np
 from mopt_mlir.machine.machine import Machine
 from mopt_mlir.plan import LEVELS
 from mopt_mlir.problem import Problem
-from mopt_mlir.solver.evaluate import Evaluator, first_that_fits
+from mopt_mlir.solver.evaluate import Evaluator
+from mopt_mlir.solver.fitting import first_that_fits
 from mopt_mlir.solver.search import Found, descend, merit
 from mopt_mlir.solver.space import Choice
 from mopt_mlir.solver.walk import Floats, Ints

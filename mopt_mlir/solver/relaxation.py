@@ -31,6 +31,7 @@ from mopt_mlir.model.packing import (
     IN_COMMON,
     IN_PLACE_EXPOSED,
     PACK_PASSES,
+    in_rows,
     pack_cycles,
     seconds_to_wait,
 )
@@ -241,7 +242,7 @@ class Formulation(Traffic):
         """Scaled seconds of waiting for weights that are read in place, of which `log_rows` says
         how long they take to come."""
         in_place = [not choice.packed for choice in self.choices]
-        if not any(in_place):
+        if not any(in_place) or not in_rows(self.problem):
             return 0.0
         off = self.of_choice(0.0 if waits else -NEGLIGIBLE for waits in in_place)
         return self.exp("in place", log_rows + log(IN_PLACE_EXPOSED) + off)

@@ -76,7 +76,8 @@ def moves(evaluate: Evaluator, tiling: Ints, *, across_levels: bool = False) -> 
 
 def with_fewer_sums(evaluate: Evaluator, found: Found) -> Found:
     """The tiling that costs no more than `found`, of those that a step or an exchange leads to, of
-    which partial sums take least from memory: the objective does not count them."""
+    which partial sums take least from memory: the objective counts the least that any order of
+    loops leaves, not what these do."""
     own = found.tiling[None]
     if not evaluate.sums(own, evaluate(own)).any():
         return found

@@ -25,7 +25,7 @@ from mopt_mlir.model.microkernel import tile_kinds
 from mopt_mlir.model.packing import ELEMENT_CYCLES, PACK_CYCLES, PACK_PASSES
 from mopt_mlir.model.rates import RUN_SECONDS
 from mopt_mlir.plan import Microkernel
-from mopt_mlir.problem import Problem, Tensor
+from mopt_mlir.problem import Problem, Role, Tensor
 
 Array = NDArray[Any]
 Lengths = tuple[tuple[int, int], ...]
@@ -414,7 +414,9 @@ class One:
         visits = self.visits(streams)
         cycles, each, read, weights, output, again = self.registers()
         core = cycles + each * visits
-        if place == "none" and not self.panels:  # rows of weights are waited for
+        (channel,) = self.problem.by_role(Role.OUT_CHANNEL)
+        rows_apart = not self.problem.weights.runs_along(channel)
+        if place == "none" and not self.panels and rows_apart:  # they are waited for
             rows = self.problem.weights.element.size * chosen[1][1]
             l3 = self.machine.cache("L3")
             rate = min(l3.bandwidth, l3.bandwidth_all / self.cores)

@@ -35,6 +35,7 @@ UNDELAYED = replace(MACHINE, dram_bandwidth=1e4, dram_bandwidth_all=1e4)
 """Memory is so fast that nobody waits while packing."""
 PROBLEM = conv2d(k=32, h=8, w=12, c=10, r=3, s=3)
 KERNEL = Microkernel("k", 8, {"k": 16, "w": 6}, ("c", "r", "s"))
+ACROSS = Microkernel("w", 8, {"w": 8, "k": 4}, ("c", "r", "s"))
 IN, KER, OUT = 10 * 10 * 14 * 4, 32 * 10 * 9 * 4, 32 * 8 * 12 * 4
 
 
@@ -188,6 +189,45 @@ def test_a_core_waits_for_the_first_block_that_it_packs() -> None:
     # fast memory makes nobody wait, and constant weights are packed beforehand
     assert packing_seconds(plan()) == pytest.approx(own(weights, "whole"))
     assert predict(PROBLEM, MACHINE, plan(), constant_weights=True).seconds["packing"] == 0
+
+
+def test_rows_of_weights_that_are_read_in_place_are_waited_for() -> None:
+    in_place = replace(plan("nkcrshw", L2={"k": 16}), packing="none", microkernel=ACROSS)
+    predicted = predict(PROBLEM, MACHINE, in_place)
+    l3 = replace(MACHINE.caches[2], bandwidth=1e5, bandwidth_all=1e5)
+    sooner = predict(PROBLEM, replace(MACHINE, caches=(*MACHINE.caches[:2], l3)), in_place)
+    weights = predicted.volumes["L3"]["weights"]
+    assert weights >= KER
+    waited = predicted.seconds["compute"] - sooner.seconds["compute"]
+    assert waited == pytest.approx(weights / 20e9, rel=1e-3)
+
+
+def beyond_volumes(made: Plan, rate: float) -> float:
+    predicted = predict(PROBLEM, MACHINE, made)
+    return predicted.seconds["DRAM"] - sum(predicted.volumes["DRAM"].values()) / rate
+
+
+def test_memory_for_sums_that_tiles_leave_comes_and_goes() -> None:
+    def more(split: Plan, undivided: Plan) -> float:
+        """Seconds of DRAM that no volume says and that the loops over the reduction bring."""
+        rate = 5e9 * split.threads
+        return beyond_volumes(split, rate) - beyond_volumes(undivided, rate)
+
+    # around tiles of L2: their output waits, in memory that is read and written
+    assert more(plan(L2={"c": 5}), plan()) == pytest.approx(2 * OUT / 5e9)
+    half = plan(L2={"k": 16})
+    assert more(plan(L2={"k": 16, "c": 5}), half) == pytest.approx(OUT / 5e9)
+    # around tiles of L3, whatever is inside
+    rows = plan(L3={"h": 2})
+    assert more(plan(L3={"h": 2, "c": 5}), rows) == pytest.approx(2 * OUT / 4 / 5e9)
+    # around tiles of L1 it waits in L1
+    assert more(plan(L1={"c": 5}), plan()) == pytest.approx(0, abs=1e-15)
+    # two cores have a tile of L2 each
+    cores = [replace(p, threads=2, parallel={"k": 2}) for p in (plan(L2={"k": 16, "c": 5}), half)]
+    assert more(*cores) == pytest.approx(2 * OUT / 10e9)
+    # vectors along rows of the output leave sums there
+    along = [replace(p, packing="none", microkernel=ACROSS) for p in (plan(L2={"c": 5}), plan())]
+    assert more(*along) == pytest.approx(0, abs=1e-15)
 
 
 @pytest.mark.parametrize(
