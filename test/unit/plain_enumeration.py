@@ -414,8 +414,8 @@ class One:
         visits = self.visits(streams)
         cycles, each, read, weights, output, again = self.registers()
         core = cycles + each * visits
-        (channel,) = self.problem.by_role(Role.OUT_CHANNEL)
-        rows_apart = not self.problem.weights.runs_along(channel)
+        channels = self.problem.by_role(Role.OUT_CHANNEL)
+        rows_apart = not any(self.problem.weights.runs_along(dim) for dim in channels)
         if place == "none" and not self.panels and rows_apart:  # they are waited for
             rows = self.problem.weights.element.size * chosen[1][1]
             l3 = self.machine.cache("L3")

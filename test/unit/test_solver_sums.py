@@ -100,9 +100,10 @@ def test_of_plans_that_cost_the_same_few_sums_wait(problem: Problem, bits: int, 
     channels = {l1.tile["k"], *range(grain, problem.extent("k") + 1, grain)}
     parts = {l1.tile["c"], *range(grain, problem.extent("c") + 1, grain)}
     for k, c, cls in product(channels, parts, permutation_classes(problem)):
-        if min(k % l1.tile["k"], problem.extent("k") - k) or c % l1.tile["c"]:
+        sizes = {"k": k, "c": c}
+        if any(min(n % l1.tile[dim], problem.extent(dim) - n) for dim, n in sizes.items()):
             continue
-        level = replace(l2, order=cls.order, tile={**l2.tile, "k": k, "c": c})
+        level = replace(l2, order=cls.order, tile={**l2.tile, **sizes})
         other = replace(plan, levels=(l3, level, l1))
         full = cache_bytes(problem, machine, "L2", level.tile, panels=plan.packing != "none")
         if sum(full.values()) > usable(machine, "L2"):
