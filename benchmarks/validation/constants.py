@@ -97,9 +97,10 @@ def constant_rows() -> Rows:
             "own plans of Table 1 and the test set, Zen 5",
         ],
         [
-            "weight of the sum of all resources in the objective",
-            f"{cost.TIE_BREAK:.0%}",
-            "confirmed with own plans of Table 1 and the test set, Zen 4 and Zen 5",
+            "weight of each resource in the objective beside the slowest one",
+            "{:.0%}, {:.0%} of L2".format(cost.BESIDE["core"], cost.BESIDE["L2"]),
+            "confirmed with own plans of Table 1 and the test set, Zen 4 and Zen 5; "
+            "L2's: own plans of all three sets, Zen 4",
         ],
         [
             "the cache that output and the input of later tiles are asked for into, on Zen 4",

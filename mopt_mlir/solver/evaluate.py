@@ -15,11 +15,11 @@ import numpy.typing as npt
 from mopt_mlir.machine.machine import Machine
 from mopt_mlir.model.classes import PermutationClass, Reuse, permutation_classes
 from mopt_mlir.model.cost import (
+    BESIDE,
     FILLS,
     MEMORY,
     OUTPUT,
     PARALLEL_START,
-    TIE_BREAK,
     WEIGHTS,
     line_bytes,
     usable,
@@ -362,8 +362,9 @@ class Evaluator:
             rows = traffic[level].weights[scenario.members[level][0]]
             rate = self.choice.rates.bytes[FILLS[level]] / self.problem.weights.element.size
             core = core + IN_PLACE_EXPOSED * rows / rate
-        busy = [core, *(times[name] for name in MEMORY)]
-        objective = reduce(np.maximum, busy) + TIE_BREAK * sum(busy)
+        busy = {"core": core, **{name: times[name] for name in MEMORY}}
+        beside = sum(BESIDE[name] * time for name, time in busy.items())
+        objective = reduce(np.maximum, busy.values()) + beside
         return np.asarray(objective), np.stack([which for _, which in best], axis=1)
 
     def _pack(

@@ -18,11 +18,11 @@ import numpy as np
 
 from mopt_mlir.machine.machine import Machine
 from mopt_mlir.model.cost import (
+    BESIDE,
     FILLS,
     MEMORY,
     OUTPUT,
     TENSORS,
-    TIE_BREAK,
     WEIGHTS,
     usable,
 )
@@ -271,13 +271,13 @@ class Formulation(Traffic):
     def _objective(self, spent: dict[str, list[Expression]]) -> None:
         """SCIP wants a linear objective: the slowest resource is a variable."""
         slowest = self.variable("slowest")
-        seconds = []
+        beside = []
         for name, parts in spent.items():
             time = self.variable(name)
             self.add(time >= self.sum(parts))
             self.add(slowest >= time)
-            seconds.append(time)
-        objective = self._starts() + slowest + TIE_BREAK * self.sum(seconds)
+            beside.append(BESIDE[name] * time)
+        objective = self._starts() + slowest + self.sum(beside)
         self.model.setObjective(objective, "minimize")
         bounds = self.of_choice(choice.bound / self.scale for choice in self.choices)
         self.add(objective >= bounds - TOLERANCE)

@@ -21,9 +21,9 @@ import numpy.typing as npt
 
 from mopt_mlir.machine.machine import Machine
 from mopt_mlir.model.cost import (
+    BESIDE,
     MEMORY,
     PARALLEL_START,
-    TIE_BREAK,
     can_stream,
     line_bytes,
 )
@@ -299,9 +299,10 @@ class _Once:
         cycles = float(np.min(once + each))
         if choice.packs:
             cycles += self._pack_cycles(choice)
-        times = [moved[name] / rates.bytes[name] for name in MEMORY]
-        times.append(cycles / rates.cycles)
-        return choice.start + max(times) + TIE_BREAK * sum(times)
+        times = {name: moved[name] / rates.bytes[name] for name in MEMORY}
+        times["core"] = cycles / rates.cycles
+        beside = sum(BESIDE[name] * time for name, time in times.items())
+        return choice.start + max(times.values()) + beside
 
     def _pack_cycles(self, choice: Choice) -> float:
         """Cycles in which the busiest core packs: its part of all weights, or what it covers."""

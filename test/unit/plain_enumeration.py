@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mopt_mlir.machine import Machine
-from mopt_mlir.model.cost import PARALLEL_START, TIE_BREAK
+from mopt_mlir.model.cost import BESIDE, PARALLEL_START
 from mopt_mlir.model.menu import menu
 from mopt_mlir.model.microkernel import tile_kinds
 from mopt_mlir.model.packing import ELEMENT_CYCLES, PACK_CYCLES, PACK_PASSES
@@ -582,16 +582,14 @@ class One:
         }
         rates["DRAM"] = min(machine.dram_bandwidth * cores, machine.dram_bandwidth_all)
         size = self.problem.input.element.size
-        times = [core / (machine.frequency * 1e9)]
-        times += [
-            size * amount / (rates[name] * 1e9) + (runs if name == "DRAM" else 0.0)
-            for name, amount in amounts.items()
-        ]
+        times = {"core": core / (machine.frequency * 1e9)}
+        for name, amount in amounts.items():
+            times[name] = size * amount / (rates[name] * 1e9) + (runs if name == "DRAM" else 0.0)
         tiles: Any = 1.0
         for dim in self.whole.moving:
             tiles = tiles * self.by_cut(dim, lambda c: sum(n for _, n in c.inner[0]))
         start = PARALLEL_START * tiles if cores > 1 else 0.0
-        slowest = times[0]
-        for time in times[1:]:
-            slowest = np.maximum(slowest, time)
-        return np.asarray(start + slowest + TIE_BREAK * sum(times))
+        slowest, beside = np.zeros(1), np.zeros(1)
+        for name, time in times.items():
+            slowest, beside = np.maximum(slowest, time), beside + BESIDE[name] * time
+        return np.asarray(start + slowest + beside)

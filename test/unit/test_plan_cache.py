@@ -113,7 +113,7 @@ def test_the_version_follows_the_sources_of_the_model(
     (tmp_path / "solver").mkdir()
     monkeypatch.setattr(module, "__file__", str(tmp_path / "solver" / "cache.py"))
     versions = set()
-    for text in ("TIE_BREAK = 0.05", "TIE_BREAK = 0.06"):
+    for text in ("WEIGHT = 0.05", "WEIGHT = 0.06"):
         (tmp_path / "model" / "cost.py").write_text(text)
         versions.add(module.version.__wrapped__())
     assert len(versions) == 2
