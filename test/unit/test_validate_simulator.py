@@ -227,7 +227,7 @@ def test_predicted_volumes_are_those_of_fully_associative_caches():
         predicted = resident_volumes(problem, machine, plan, predict(problem, machine, plan))
         return abs(sum(predicted[resource].values()) / sum(found.values()) - 1)
 
-    liked = candidates(problem, machine, 1, 5)
+    liked = candidates(problem, machine, 1, 9)
     for resource in ("L3", "DRAM"):
         assert median(error(plan, resource) for plan in liked) < 0.25
     sampled = sample_plans(problem, machine, 10, 2)
