@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from math import inf
+from dataclasses import replace
+from math import inf, log
 
 import numpy as np
 import pytest
@@ -72,6 +73,22 @@ def test_nor_where_weights_are_packed_elsewhere_than_at_the_best_place(place: st
             program.add(program.place[place] >= 1)
             found = program.solve(below=ROOM * least, time_limit=20, gap=1e-4)
             assert 0 < found.bound <= least * (1 + 1e-9)
+
+
+def test_nor_where_sums_have_to_wait() -> None:
+    problem, machine = conv2d(k=8, h=2, w=2, c=8, r=1, s=1), random_machine(random.Random(4))
+    machine = replace(machine, dram_bandwidth=0.01, dram_bandwidth_all=0.01)  # what counts most
+    enumeration = Enumeration(problem, machine, 2, False)
+    options = choices(problem, machine, 2, constant_weights=False)
+    some = [choice for choice in options if not problem.output.runs_along(choice.kernel.lanes)]
+    for choice in random.Random(6).sample(some, min(6, len(some))):
+        one = One(enumeration, choice.kernel, dict(choice.parallel), choice.packs)
+        one.cuts["c"] = tuple(cut for cut in one.cuts["c"] if cut.sizes[1] <= 4)
+        least = one.best()
+        program = Formulation(problem, machine, [choice], least, table=10**6)
+        program.add(program.x["L2", "c"] <= log(4) + 1e-9)
+        found = program.solve(below=ROOM * least, time_limit=20, gap=1e-4)
+        assert 0.9 * least < found.bound <= least * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("stream", STREAMS)
