@@ -191,15 +191,18 @@ def test_a_core_waits_for_the_first_block_that_it_packs() -> None:
     assert predict(PROBLEM, MACHINE, plan(), constant_weights=True).seconds["packing"] == 0
 
 
-def test_rows_of_weights_that_are_read_in_place_are_waited_for() -> None:
+@pytest.mark.parametrize(("weights", "waits"), [("fchw", True), ("hwcf", False)])
+def test_rows_of_weights_that_are_read_in_place_are_waited_for(weights: str, waits: bool) -> None:
+    """Those of each output channel; where channels are neighbours, weights are read in one go."""
+    problem = conv2d(k=32, h=8, w=12, c=10, r=3, s=3, weights=weights)
     in_place = replace(plan("nkcrshw", L2={"k": 16}), packing="none", microkernel=ACROSS)
-    predicted = predict(PROBLEM, MACHINE, in_place)
+    predicted = predict(problem, MACHINE, in_place)
     l3 = replace(MACHINE.caches[2], bandwidth=1e5, bandwidth_all=1e5)
-    sooner = predict(PROBLEM, replace(MACHINE, caches=(*MACHINE.caches[:2], l3)), in_place)
-    weights = predicted.volumes["L3"]["weights"]
-    assert weights >= KER
+    sooner = predict(problem, replace(MACHINE, caches=(*MACHINE.caches[:2], l3)), in_place)
+    moved = predicted.volumes["L3"]["weights"]
+    assert moved >= KER
     waited = predicted.seconds["compute"] - sooner.seconds["compute"]
-    assert waited == pytest.approx(weights / 20e9, rel=1e-3)
+    assert waited == pytest.approx(waits * moved / 20e9, rel=1e-3, abs=1e-15)
 
 
 def beyond_volumes(made: Plan, rate: float) -> float:
