@@ -98,7 +98,9 @@ def constant_rows() -> Rows:
         ],
         [
             "weight of each resource in the objective beside the slowest one",
-            "{:.0%}, {:.0%} of L2".format(cost.BESIDE["core"], cost.BESIDE["L2"]),
+            "{:.0%}, {:.0%} of L2, by the slots of an operation".format(
+                cost.BESIDE["core"], cost.BESIDE["L2"]
+            ),
             "confirmed with own plans of Table 1 and the test set, Zen 4 and Zen 5; "
             "L2's: own plans of all three sets, Zen 4",
         ],

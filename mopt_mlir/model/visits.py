@@ -23,7 +23,6 @@ from mopt_mlir.model.microkernel import (
     load_cycles,
     loop_cycles,
     norm,
-    spread_store_cycles,
     tiles_of,
 )
 from mopt_mlir.model.volume import Pieces, cut
@@ -157,5 +156,6 @@ def _visit_cycles(machine: Machine, tile: RegisterTile, visits: Visits) -> float
 
 
 def _issued(machine: Machine, tile: RegisterTile) -> float:
-    """Cycles of storing all sums that a visit counts among what it issues."""
-    return spread_store_cycles(machine, tile.accumulators * tile.slots)
+    """Cycles of storing all sums that a visit counts among what it issues: all, unless it is known
+    how many stores a core queues."""
+    return tile.stored if machine.queued_stores is None else 0.0

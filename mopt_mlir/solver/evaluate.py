@@ -15,12 +15,12 @@ import numpy.typing as npt
 from mopt_mlir.machine.machine import Machine
 from mopt_mlir.model.classes import PermutationClass, Reuse, permutation_classes
 from mopt_mlir.model.cost import (
-    BESIDE,
     FILLS,
     MEMORY,
     OUTPUT,
     PARALLEL_START,
     WEIGHTS,
+    beside,
     line_bytes,
     usable,
 )
@@ -112,6 +112,7 @@ class Evaluator:
         self._at = {dim: index for index, dim in enumerate(names)}
         self._parallel = [self._at[dim] for dim in problem.parallel_dims]
         self._spanned = [self._at[dim] for dim in whole_to_pack(problem, choice.kernel)]
+        self._beside = beside(machine)
         self._capacity = np.array([usable(machine, level) for level in LEVELS])
         self._axes = {
             (level, index): memory_axes(
@@ -363,8 +364,8 @@ class Evaluator:
             rate = self.choice.rates.bytes[FILLS[level]] / self.problem.weights.element.size
             core = core + IN_PLACE_EXPOSED * rows / rate
         busy = {"core": core, **{name: times[name] for name in MEMORY}}
-        beside = sum(BESIDE[name] * time for name, time in busy.items())
-        objective = reduce(np.maximum, busy.values()) + beside
+        share = sum(self._beside[name] * time for name, time in busy.items())
+        objective = reduce(np.maximum, busy.values()) + share
         return np.asarray(objective), np.stack([which for _, which in best], axis=1)
 
     def _pack(

@@ -18,12 +18,12 @@ import numpy as np
 
 from mopt_mlir.machine.machine import Machine
 from mopt_mlir.model.cost import (
-    BESIDE,
     FILLS,
     MEMORY,
     OUTPUT,
     TENSORS,
     WEIGHTS,
+    beside,
     usable,
 )
 from mopt_mlir.model.microkernel import whole_to_pack
@@ -271,13 +271,13 @@ class Formulation(Traffic):
     def _objective(self, spent: dict[str, list[Expression]]) -> None:
         """SCIP wants a linear objective: the slowest resource is a variable."""
         slowest = self.variable("slowest")
-        beside = []
+        weights, shares = beside(self.machine), []
         for name, parts in spent.items():
             time = self.variable(name)
             self.add(time >= self.sum(parts))
             self.add(slowest >= time)
-            beside.append(BESIDE[name] * time)
-        objective = self._starts() + slowest + self.sum(beside)
+            shares.append(weights[name] * time)
+        objective = self._starts() + slowest + self.sum(shares)
         self.model.setObjective(objective, "minimize")
         bounds = self.of_choice(choice.bound / self.scale for choice in self.choices)
         self.add(objective >= bounds - TOLERANCE)

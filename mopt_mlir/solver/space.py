@@ -21,9 +21,9 @@ import numpy.typing as npt
 
 from mopt_mlir.machine.machine import Machine
 from mopt_mlir.model.cost import (
-    BESIDE,
     MEMORY,
     PARALLEL_START,
+    beside,
     can_stream,
     line_bytes,
 )
@@ -273,7 +273,7 @@ class _Once:
     """Bounds for a problem in which every tensor moves once through each level."""
 
     def __init__(self, problem: Problem, machine: Machine) -> None:
-        self.problem, self.machine = problem, machine
+        self.problem, self.machine, self.beside = problem, machine, beside(machine)
         self.sizes = tuple(tensor.element.size for tensor in problem.tensors)
         finest = min(machine.caches, key=lambda cache: cache.line).name
         self.axes = {
@@ -301,8 +301,8 @@ class _Once:
             cycles += self._pack_cycles(choice)
         times = {name: moved[name] / rates.bytes[name] for name in MEMORY}
         times["core"] = cycles / rates.cycles
-        beside = sum(BESIDE[name] * time for name, time in times.items())
-        return choice.start + max(times.values()) + beside
+        share = sum(self.beside[name] * time for name, time in times.items())
+        return choice.start + max(times.values()) + share
 
     def _pack_cycles(self, choice: Choice) -> float:
         """Cycles in which the busiest core packs: its part of all weights, or what it covers."""

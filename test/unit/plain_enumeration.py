@@ -589,7 +589,9 @@ class One:
         for dim in self.whole.moving:
             tiles = tiles * self.by_cut(dim, lambda c: sum(n for _, n in c.inner[0]))
         start = PARALLEL_START * tiles if cores > 1 else 0.0
+        slots = 2 if machine.unit_bits and machine.vector_bits > machine.unit_bits else 1
         slowest, beside = np.zeros(1), np.zeros(1)
         for name, time in times.items():
-            slowest, beside = np.maximum(slowest, time), beside + BESIDE[name] * time
+            weight = BESIDE[name] / (slots if name == "L2" else 1)
+            slowest, beside = np.maximum(slowest, time), beside + weight * time
         return np.asarray(start + slowest + beside)

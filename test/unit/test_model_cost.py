@@ -289,8 +289,12 @@ def test_packing_passes_the_caches_inside() -> None:
 
 def test_the_objective_is_the_slowest_resource_and_a_little_of_all() -> None:
     seconds = {"compute": 3.0, "packing": 2.0, "L1": 1.0, "L2": 4.0, "L3": 0.0, "DRAM": 0.0}
-    assert objective({**seconds, "parallel": 0.5}) == pytest.approx(
+    assert objective(MACHINE, {**seconds, "parallel": 0.5}) == pytest.approx(
         0.5 + 5.0 + 0.05 * (5.0 + 1.0) + 0.12 * 4.0
+    )
+    of_two_slots = by_name("znver4")
+    assert objective(of_two_slots, {**seconds, "parallel": 0.5}) == pytest.approx(
+        0.5 + 5.0 + 0.05 * (5.0 + 1.0) + 0.06 * 4.0
     )
 
 

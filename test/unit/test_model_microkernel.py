@@ -12,8 +12,6 @@ from mopt_mlir.model.footprint import output_runs
 from mopt_mlir.model.menu import NoMicrokernelError, menu, reduction_order
 from mopt_mlir.model.microkernel import (
     CALL_CYCLES,
-    QUEUE_CYCLES,
-    SHUFFLE_CYCLES,
     count_register_tiles,
     loop_cycles,
     needs_panels,
@@ -100,15 +98,19 @@ def test_stores_that_find_no_room_in_the_queue_wait(
     assert kind.work.cycles_per_visit == CALL_CYCLES + kind.tile.stored + restore
 
 
-def test_outputs_that_are_transposed_first_are_not_stored_after_each_other() -> None:
-    """On Zen 4 a layer of 64 channels takes 6% more than its multiply-adds with tiles of 14 and of
-    28 pixels by 16 channels, which are as many shuffles."""
-    problem = conv2d(k=16, h=1, w=28, c=64, r=1, s=1)
-    for pixels in (14, 28):
-        kernel = Microkernel("k", 16, {"k": 16, "w": pixels}, ("c",))
-        (kind,) = tile_kinds(problem, ZEN4, kernel, panels=True)
-        assert kind.tile.finish == pixels * 4 * SHUFFLE_CYCLES
-        assert kind.tile.stored == QUEUE_CYCLES * max(0, 2 * pixels - 24)  # between visits
+@pytest.mark.parametrize(
+    ("vectors", "pixels", "measured"),
+    [(1, 8, 29), (1, 14, 54), (1, 20, 101), (2, 4, 79), (2, 10, 108), (2, 14, 130), (3, 8, 145)],
+)
+def test_outputs_that_are_transposed_first_are_stored_less_closely(
+    vectors: int, pixels: int, measured: float
+) -> None:
+    """Cycles of a register tile on a Zen 4 beyond its outer products, which are 8 to 40; from one
+    vector to two it is not twice as many, as a queue fills."""
+    kernel = Microkernel("k", 16, {"k": 16 * vectors, "w": pixels}, ("c",))
+    problem = conv2d(k=16 * vectors, h=1, w=pixels, c=64, r=1, s=1)
+    (kind,) = tile_kinds(problem, ZEN4, kernel, panels=True)
+    assert kind.tile.finish == pytest.approx(measured, abs=16)
 
 
 @pytest.mark.parametrize(("bits", "cycles"), [(512, 0.0), (256, 0.25)])
@@ -258,7 +260,8 @@ def test_transposed_outputs_cost_more_than_contiguous_ones() -> None:
         tile_kinds(conv2d(**size, layout=layout), ZEN5, kernel, panels=True)[0].work
         for layout in ("nchw", "nhwc")
     )
-    assert nchw.cycles > 1.1 * nhwc.cycles
+    shuffles, more_stores = 28 * 4 * 0.75, 32 - 28
+    assert nchw.cycles - nhwc.cycles == pytest.approx(shuffles + more_stores)
     assert nchw.cycles_per_visit == nhwc.cycles_per_visit  # whole registers, between visits
 
 
@@ -273,7 +276,7 @@ def test_vectors_of_avx_are_stored_in_parts_of_powers_of_two(
     problem = conv2d(k=16, h=1, w=pixels, c=8, r=1, s=1)
     kernel = Microkernel("k", vector, {"k": vector, "w": pixels}, ("c",))
     kind, *_ = tile_kinds(problem, ZEN5, kernel, panels=True)
-    shuffles = pixels * {8: 3, 16: 4}[vector]
+    shuffles = pixels * {8: 3, 16: 4}[vector] * 0.75
     assert kind.tile.finish == shuffles + vector * stores
 
 
