@@ -5,7 +5,7 @@ from __future__ import annotations
 from mopt_mlir.codegen import prefetch, prefetch_output, upcoming
 from mopt_mlir.machine import by_name
 from mopt_mlir.model import cost, microkernel, packing, rates, visits
-from mopt_mlir.model.estimate import EXPOSED, RUNS_EXPOSED
+from mopt_mlir.model.estimate import EXPOSED
 
 from .tables import Rows
 
@@ -32,13 +32,17 @@ def constant_rows() -> Rows:
             f"{packing.IN_PLACE_EXPOSED:.0%}",
             "sampled plans of Table 1 on Zen 4, Zen 5 and Granite Rapids; the other sets looked at",
         ],
-        ["part of the time of runs of output", f"{RUNS_EXPOSED:.0%}", _FITTED],
         ["between two visits", f"{visits.DRAIN_CYCLES:g} cycles", _FITTED],
         ["to load an accumulator again", f"{visits.RESTORE_CYCLES:g} cycles", _FITTED],
         [
             "a loop that does not run equally often",
             f"{visits.MISPREDICTED_CYCLES:g} cycles",
             _FITTED,
+        ],
+        [
+            "each time that such a loop starts, or a quarter where an operation takes two slots",
+            f"{visits.RESTART_CYCLES:g} cycles",
+            "loops over taps of one convolution, and sampled plans of all trials, Zen 4",
         ],
         ["a line of sums that waits for the next visit", saved, _FITTED],
         [
@@ -50,6 +54,16 @@ def constant_rows() -> Rows:
             "stores in a row that do not wait, on Zen 4, and what a further one waits",
             f"{zen4.queued_stores} slots, {microkernel.QUEUE_CYCLES:g} cycles for each slot",
             "microkernels that store 4 to 30 vectors of 512 bits, Zen 4",
+        ],
+        [
+            "of that where output is transposed between stores, and a stage that shuffles a vector",
+            f"{microkernel.PARTED:.0%}, {microkernel.SHUFFLE_CYCLES:g} cycles",
+            "a convolution of 8 to 40 channels, with 19 register tiles, Zen 4, AVX-512",
+        ],
+        [
+            "a line of an HWCF filter in place whose rows are a multiple of 4 KiB apart",
+            f"{microkernel.SAME_SETS_CYCLES:g} cycles, a quarter for operations of two slots",
+            "a convolution with filters of 32 to 2048 channels, Zen 4",
         ],
         [
             "how many times less of L2 and L3 is on top, where an operation takes several slots",
@@ -165,9 +179,13 @@ def constant_rows() -> Rows:
             "own plans of Table 1 there; the test and held-out sets were looked at",
         ],
         [
-            "a step of a microkernel, starting one, handing work to other cores",
-            f"{microkernel.LOOP_CYCLES:g} and {microkernel.CALL_CYCLES:g} cycles, "
-            f"{1e6 * cost.PARALLEL_START:g} us",
+            "starting a visit, in the objective",
+            f"{microkernel.CALL_CYCLES:g} cycles",
+            "reductions in 1 to 32 pieces, and own plans of all three sets in two layouts, Zen 4",
+        ],
+        [
+            "a step of a microkernel, handing work to other cores",
+            f"{microkernel.LOOP_CYCLES:g} cycles, {1e6 * cost.PARALLEL_START:g} us",
             "estimates",
         ],
     ]

@@ -33,16 +33,13 @@ from mopt_mlir.problem import Problem
 EXPOSED: Mapping[str, float] = {"core": 0.05, "L1": 0.13, "L2": 0.42, "L3": 0.54, "DRAM": 0.9}
 """Part of each resource's time that comes on top of the slowest one's, the more the further away it
 comes from. Fitted to the measured times of sampled plans of Table 1 with cold caches, on Zen 5 with
-512 and 256 bits, as is `RUNS_EXPOSED`."""
+512 and 256 bits."""
 
 BRIDGED = ("L2", "L3")
 """Resources so near that what a core has in flight keeps it busy for a part of each miss: for twice
 as long if an operation takes two slots. (That it is these two was seen in sampled plans of Table 1
 and of validation's held-out set on Zen 4, with 512 bits, whose times ask for 0.23 to 0.25 and 0.31
 in place of 0.42 and 0.54. More slots than two were not seen.)"""
-
-RUNS_EXPOSED = 0.29
-"""Part of the time of runs of output that counts at all."""
 
 
 def estimate(problem: Problem, machine: Machine, plan: Plan) -> Prediction:
@@ -69,7 +66,7 @@ def estimate(problem: Problem, machine: Machine, plan: Plan) -> Prediction:
         moved = sum(predicted.volumes[resource].values())
         waited = _waited_for(resource, volumes[resource]) - (again if resource == "L2" else 0.0)
         seconds[resource] *= waited / moved if moved else 1.0
-    seconds["DRAM"] += RUNS_EXPOSED * runs
+    seconds["DRAM"] += runs
     busy = {"core": seconds["compute"] + seconds["packing"]}
     busy |= {name: seconds[name] for name in MEMORY}
     slots = machine.slots(8 * problem.output.element.size * plan.microkernel.vector)

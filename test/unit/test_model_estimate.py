@@ -7,11 +7,12 @@ from benchmarks.validation.sample import sample_plans
 from mopt_mlir import conv2d, solve
 from mopt_mlir.machine import by_name
 from mopt_mlir.model.cost import predict, sums_seconds
-from mopt_mlir.model.estimate import EXPOSED, RUNS_EXPOSED, estimate
+from mopt_mlir.model.estimate import EXPOSED, estimate
 from mopt_mlir.model.footprint import output_runs
 from mopt_mlir.model.packing import IN_PLACE_EXPOSED, PACK_CYCLES
 from mopt_mlir.model.rates import RUN_SECONDS
 from mopt_mlir.model.residency import evicted_again
+from mopt_mlir.model.visits import Visits
 from mopt_mlir.plan import LEVELS, Level, Microkernel, Plan
 
 MACHINE = by_name("znver5")
@@ -52,7 +53,14 @@ def test_output_that_returns_from_a_cache_is_not_waited_for(problem):
 
 
 def test_short_visits_compute_faster_than_one_after_the_other(problem):
-    for plan in sample_plans(problem, MACHINE, 20, 7):
+    """Loops that do not run equally often are another matter, which the solver does not count."""
+    plans = [
+        plan
+        for plan in sample_plans(problem, MACHINE, 40, 7)
+        if not Visits.of(problem, plan, 1, MACHINE.cache("L1")).irregular
+    ]
+    assert len(plans) >= 10
+    for plan in plans:
         one_by_one = predict(problem, MACHINE, plan).seconds["compute"]
         assert estimate(problem, MACHINE, plan).seconds["compute"] < one_by_one
 
@@ -84,14 +92,14 @@ def test_only_plans_for_one_core(problem):
         estimate(problem, MACHINE, solve(problem, MACHINE, threads=2))
 
 
-def test_a_part_of_what_short_runs_of_output_take_whatever_the_volumes(problem):
+def test_runs_of_output_take_as_long_whatever_the_volumes(problem):
     for plan in sample_plans(problem, MACHINE, 20, 5):
         predicted, expected = (of(problem, MACHINE, plan) for of in (predict, estimate))
         before, after = (sum(p.volumes["DRAM"].values()) for p in (predicted, expected))
         runs = RUN_SECONDS * output_runs(problem, plan.levels[-1].tile)
         sums = sums_seconds(problem, MACHINE, plan)  # volumes have them
         moved = (predicted.seconds["DRAM"] - runs - sums) * after / before
-        assert expected.seconds["DRAM"] == pytest.approx(moved + RUNS_EXPOSED * runs)
+        assert expected.seconds["DRAM"] == pytest.approx(moved + runs)
 
 
 def test_lines_that_a_register_tile_evicts_of_itself_count_once():

@@ -113,6 +113,26 @@ def test_outputs_that_are_transposed_first_are_stored_less_closely(
     assert kind.tile.finish == pytest.approx(measured, abs=16)
 
 
+@pytest.mark.parametrize(
+    ("channels", "bits", "measured"),
+    [(512, 256, 0.1), (1024, 256, 3.0), (1056, 256, 0.2), (2048, 256, 3.2), (1024, 512, 0.5)],
+)
+def test_filters_whose_rows_share_sets_of_l1_are_waited_for(
+    channels: int, bits: int, measured: float
+) -> None:
+    """Cycles of an outer product by a line of an HWCF filter on a Zen 4 that it takes longer than
+    with a filter that was packed before."""
+    machine = ZEN4.with_field("vector_bits", bits)
+    lanes = machine.lanes(ElementType.F32)
+    kernel = Microkernel("k", lanes, {"k": 16, "w": 6}, ("r", "s", "c"))
+    problem = conv2d(k=channels, h=6, w=24, c=64, r=3, s=3, layout="nhwc", weights="hwcf")
+    in_place, packed = (
+        tile_kinds(problem, machine, kernel, panels=panels)[0].tile.waiting
+        for panels in (False, True)
+    )
+    assert in_place - packed == pytest.approx(measured, abs=0.3)
+
+
 @pytest.mark.parametrize(("bits", "cycles"), [(512, 0.0), (256, 0.25)])
 def test_loops_hide_behind_operations_of_several_slots(bits: int, cycles: float) -> None:
     assert loop_cycles(ZEN4.slots(bits)) == cycles

@@ -19,6 +19,7 @@ from mopt_mlir.model.microkernel import (
 from mopt_mlir.model.visits import (
     DRAIN_CYCLES,
     MISPREDICTED_CYCLES,
+    RESTART_CYCLES,
     RESTORE_CYCLES,
     SAVED_LINE_CYCLES,
     WINDOW,
@@ -49,9 +50,11 @@ def tile(accumulators: int, loads: int, steps: int) -> RegisterTile:
     )
 
 
-def cycles(one: RegisterTile, visits: int = 1, counts=ONE, machine=MACHINE) -> float:
+def cycles(
+    one: RegisterTile, visits: int = 1, counts=ONE, machine=MACHINE, restarts: float = 0.0
+) -> float:
     kind = TileKind(frozenset(), one, one.work(machine))
-    return visiting_cycles(machine, [kind], counts, Visits(visits))
+    return visiting_cycles(machine, [kind], counts, Visits(visits, restarts=restarts))
 
 
 @pytest.mark.parametrize(("rows", "vectors"), [(14, 2), (9, 3), (28, 1), (6, 4)])
@@ -164,21 +167,39 @@ def test_partial_tiles_are_counted_for_themselves():
     assert 0.4 * whole < partial < 0.7 * whole
 
 
-def test_loops_that_do_not_run_equally_often_are_irregular():
+def cut(**tile: int) -> Visits:
+    """Of a reduction over 64 channels and 3x3 taps, these innermost."""
     problem = conv2d(k=32, h=14, w=14, c=64, r=3, s=3)
     kernel = Microkernel("k", 16, {"k": 32, "w": 14}, ("c", "r", "s"))
+    levels = [
+        Level(name, problem.names, {**problem.extents, **(tile if name == "L1" else {})})
+        for name in ("L3", "L2", "L1")
+    ]
+    return Visits.of(problem, Plan(MACHINE.name, 1, kernel, levels), 1, L1)
 
+
+def test_loops_that_do_not_run_equally_often_are_irregular():
     def irregular(**tile: int) -> int:
-        levels = [
-            Level(name, problem.names, {**problem.extents, **(tile if name == "L1" else {})})
-            for name in ("L3", "L2", "L1")
-        ]
-        return Visits.of(problem, Plan(MACHINE.name, 1, kernel, levels), 1, L1).irregular
+        return cut(**tile).irregular
 
     assert irregular() == irregular(c=16) == irregular(r=1) == irregular(r=1, s=1) == 0
     assert irregular(c=48) == 0  # the outermost runs long enough
     assert irregular(r=2) == irregular(s=2) == irregular(r=2, s=1) == 1  # two taps, then one
     assert irregular(r=2, s=2) == 2
+
+
+def test_irregular_loops_start_again_and_again():
+    """For each channel, two pieces of three taps by one are two starts in three steps. Of two by
+    two pieces of taps, each starts a loop over rows, and each row of them one over columns: 4 and 6
+    in 9 steps."""
+    assert cut(r=3, s=3).restarts == cut(r=1, s=1).restarts == cut(c=48).restarts == 0
+    assert cut(r=2, s=1).restarts == pytest.approx(2 / 3)
+    assert cut(r=2, s=2).restarts == pytest.approx((4 + 6) / 9)
+    started = tile(8, 6, steps=90)
+    wide = replace(started, slots=2)
+    for kind, part in ((started, 1.0), (wide, 0.25)):
+        more = cycles(kind, 1, restarts=2 / 3) - cycles(kind, 1)
+        assert more == pytest.approx(90 * 2 / 3 * RESTART_CYCLES * part)
 
 
 def test_what_is_predicted_wrongly_costs_each_visit():
