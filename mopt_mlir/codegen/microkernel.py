@@ -20,7 +20,7 @@ from mopt_mlir.codegen.operands import Operands, Position, element
 from mopt_mlir.codegen.place import Place
 from mopt_mlir.codegen.prefetch import InputPrefetch
 from mopt_mlir.codegen.prefetch_output import output_prefetch
-from mopt_mlir.codegen.prefetch_weights import PanelPrefetch, RowPrefetch
+from mopt_mlir.codegen.prefetch_weights import PanelPrefetch, RowPrefetch, StripPrefetch
 from mopt_mlir.codegen.ranges import nearest
 from mopt_mlir.plan import Microkernel
 from mopt_mlir.problem import Problem, Tensor
@@ -137,9 +137,8 @@ def _weights_ahead(
         found.append(RowPrefetch.of_block(builder, problem, operands.weights, panels, start))
         found.append(PanelPrefetch.of(builder, panels, following, panel, ranges))
     elif following is not None:
-        found.append(
-            RowPrefetch.in_place(builder, problem, kernel, operands.weights, following, ranges)
-        )
+        in_place = builder, problem, kernel, operands.weights, following, ranges
+        found += [RowPrefetch.in_place(*in_place), StripPrefetch.of(*in_place)]
     return (prefetch for prefetch in found if prefetch is not None)
 
 

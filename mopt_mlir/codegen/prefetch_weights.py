@@ -82,8 +82,7 @@ class RowPrefetch:
         are known and worth while: in each row, which begins on another page, the hardware's
         prefetchers start anew."""
         (channel,) = problem.by_role(Role.OUT_CHANNEL)
-        elements = prod(problem.extent(dim) for dim in problem.weights.dims)
-        comes_from_l2 = elements * problem.weights.element.size <= LEFT_TO_L2 or not following.far
+        comes_from_l2 = _stays_in_l2(problem) or not following.far
         if following.dim != channel or not kernel.reduction or comes_from_l2:
             return None
         dim, *inner = kernel.reduction
@@ -115,6 +114,65 @@ class RowPrefetch:
                 self.builder.prefetch(self.weights, [*where[:-1], where[-1] + shift])
 
 
+@dataclass(frozen=True)
+class StripPrefetch:
+    """The part of the weights in place that are read next, in vectors, which one register tile asks
+    for: at each step over `dim` `each` of the lines, from line `first` on, that the same step will
+    read then, `following.step` further along `following.dim`.
+
+    Vectors of one step after the other lie whole rows of output channels apart, often pages, which
+    hardware prefetchers do not foresee.
+    """
+
+    builder: Builder
+    problem: Problem
+    weights: Any
+    dim: str | None
+    following: NextWeights
+    channel: Index
+    first: Index
+    each: int
+
+    @staticmethod
+    def of(
+        builder: Builder,
+        problem: Problem,
+        kernel: Microkernel,
+        weights: Any,
+        following: NextWeights,
+        ranges: Mapping[str, Range],
+    ) -> StripPrefetch | None:
+        """That of the register tile at the start of `ranges`, if it is worth while: if what follows
+        has not been read before, and its rows are long."""
+        (channel,) = problem.by_role(Role.OUT_CHANNEL)
+        tensor = problem.weights
+        if kernel.lanes != channel or not tensor.runs_along(channel):
+            return None
+        if _stays_in_l2(problem) or not following.fresh:
+            return None
+        open_ = [dim for dim in kernel.reduction if not ranges[dim].is_point]
+        if not open_ or _step_bytes(problem, open_[-1]) <= MOST_STEP_BYTES:
+            return None
+        lines = -(-kernel.extent(channel) * tensor.element.size // LINE_BYTES)
+        each, part = part_of(builder, lines, following, ranges)
+        start = ranges[channel].start
+        return StripPrefetch(
+            builder, problem, weights, open_[-1], following, start, part * each, each
+        )
+
+    def emit(self, point: Mapping[str, Index]) -> None:
+        """Ask for the lines of the step at `point`."""
+        tensor, following = self.problem.weights, self.following
+        (channel,) = self.problem.by_role(Role.OUT_CHANNEL)
+        at = {dim: point.get(dim, Index()) for dim in tensor.dims}
+        at[channel] = self.channel
+        at[following.dim] = at[following.dim] + following.step
+        *outer, run = element(tensor, at)
+        for line in range(self.each):
+            shift = (self.first + line) * (LINE_BYTES // tensor.element.size)
+            self.builder.prefetch(self.weights, [*outer, run + shift], following.into)
+
+
 def _number(
     builder: Builder, turns: Sequence[Turn], tile: Mapping[str, Index], parts: int
 ) -> Index:
@@ -132,6 +190,12 @@ def _number(
     if not number.terms:
         return Index(constant=number.constant % parts)
     return builder.apply("part", number, modulo=parts)
+
+
+def _stays_in_l2(problem: Problem) -> bool:
+    """Whether there are so few weights that they stay in L2 between their uses."""
+    elements = prod(problem.extent(dim) for dim in problem.weights.dims)
+    return elements * problem.weights.element.size <= LEFT_TO_L2
 
 
 def _step_bytes(problem: Problem, dim: str) -> int:

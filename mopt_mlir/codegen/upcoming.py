@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
 from mopt_mlir.codegen.builder import Builder
 from mopt_mlir.codegen.index import Index
 from mopt_mlir.codegen.ranges import Range, sizes_of
-from mopt_mlir.plan import Microkernel, Plan
+from mopt_mlir.plan import Level, Microkernel, Plan
 from mopt_mlir.problem import LinearForm, Problem, Role, Tensor
 
 Ranges = Mapping[str, Range]
@@ -91,7 +91,8 @@ class NextWeights:
 
     Until then register tiles step along `along` in steps of `unit`, `tiles` times: each of them can
     prefetch a part, if they are packed: into the cache `into`. `far` says that they are not in L2:
-    they are part of another tile of it, or nobody has read them before.
+    they are part of another tile of it, or nobody has read them before. `fresh` says that they are
+    not in L2 even as part of the same tile, as that reads its weights only once.
     """
 
     dim: str
@@ -100,6 +101,7 @@ class NextWeights:
     unit: int
     tiles: int
     far: bool
+    fresh: bool
     into: str
 
 
@@ -255,16 +257,20 @@ class Lookahead:
         unit = self.plan.microkernel.extent(along)
         near = next((v.tile for v in self.plan.levels if v.name == "L2"), {})
         far = step >= near.get(dim, 1) or self.reads_weights_once
-        return NextWeights(dim, step, along, unit, tiles[along], far, _into(self.plan))
+        fresh = far or self._reads_once(self.plan.levels[-2:])
+        return NextWeights(dim, step, along, unit, tiles[along], far, fresh, _into(self.plan))
 
     @property
     def reads_weights_once(self) -> bool:
         """Whether tiles of L1 take in all pixels of several, so that all weights come from
         memory."""
-        tiles = [level.tile for level in self.plan.levels[-1:]]
+        return self._reads_once(self.plan.levels[-1:])
+
+    def _reads_once(self, levels: Sequence[Level]) -> bool:
+        """Whether tiles of one of `levels` take in all pixels of several, or there are none."""
         pixels = {dim: self.problem.extent(dim) for dim in self._pixels}
-        whole = all(tile[dim] >= extent for tile in tiles for dim, extent in pixels.items())
-        return whole and bool(pixels)
+        whole = [all(v.tile[dim] >= extent for dim, extent in pixels.items()) for v in levels]
+        return bool(pixels) and (any(whole) or not whole)
 
     @property
     def _pixels(self) -> list[str]:

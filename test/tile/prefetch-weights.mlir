@@ -299,3 +299,49 @@ func.func @one_pixel(%input: memref<1x1x1x1024xf32>, %weights: memref<1x1x1024x5
     outs(%output : memref<1x1x1x512xf32>)
   return
 }
+
+// -----
+
+// Vectors of weights in place, a row of 512 channels from step to step: a tile of L2 has all pixels,
+// so that nobody has read the next channels before. Of the register tiles that read a step of two
+// lines each asks for one of those of 32 channels on.
+
+// CHECK:         #[[LINE:.+]] = affine_map<(d0) -> (d0 mod 2)>
+// CHECK-LABEL: func.func @next_strip
+// CHECK:         affine.for %[[K:k.*]] = 0 to 512 step 32
+// CHECK:           affine.for %h = 0 to 4
+// CHECK:             %[[PART:.+]] = affine.apply #[[LINE]](%h)
+// CHECK:             affine.for %[[C:c.*]] = 0 to 64 iter_args
+// CHECK:               affine.prefetch %arg1[%{{.+}}, %{{.+}}, %[[C]], %[[K]] + %[[PART]] * 16 + 32], read, locality<3>
+// CHECK-NOT:           affine.prefetch %arg1
+// CHECK:               vector.outerproduct
+func.func @next_strip(%input: memref<1x6x6x64xf32>, %weights: memref<3x3x64x512xf32>,
+                      %output: memref<1x4x4x512xf32>) {
+  linalg.conv_2d_nhwc_hwcf {mopt.plan = {
+      machine = "znver5", threads = 1, packing = "none", levels = [
+          {name = "L2", order = ["k", "h", "w", "c", "r", "s"],
+           tile = {k = 512, h = 4, w = 4, c = 64, r = 3, s = 3}}],
+      microkernel = {lanes = "k", vector = 16, tile = {k = 32, w = 4}, reduction = ["r", "s", "c"]}}}
+    ins(%input, %weights : memref<1x6x6x64xf32>, memref<3x3x64x512xf32>)
+    outs(%output : memref<1x4x4x512xf32>)
+  return
+}
+
+// -----
+
+// Another tile of L2 has read them already.
+
+// CHECK-LABEL: func.func @strip_in_l2
+// CHECK-NOT:     affine.prefetch %arg1
+// CHECK:         return
+func.func @strip_in_l2(%input: memref<1x6x6x64xf32>, %weights: memref<3x3x64x512xf32>,
+                       %output: memref<1x4x4x512xf32>) {
+  linalg.conv_2d_nhwc_hwcf {mopt.plan = {
+      machine = "znver5", threads = 1, packing = "none", levels = [
+          {name = "L2", order = ["k", "h", "w", "c", "r", "s"],
+           tile = {k = 512, h = 2, w = 4, c = 64, r = 3, s = 3}}],
+      microkernel = {lanes = "k", vector = 16, tile = {k = 32, w = 4}, reduction = ["r", "s", "c"]}}}
+    ins(%input, %weights : memref<1x6x6x64xf32>, memref<3x3x64x512xf32>)
+    outs(%output : memref<1x4x4x512xf32>)
+  return
+}
