@@ -345,3 +345,37 @@ func.func @strip_in_l2(%input: memref<1x6x6x64xf32>, %weights: memref<3x3x64x512
     outs(%output : memref<1x4x4x512xf32>)
   return
 }
+
+// -----
+
+// So few that L2 keeps them, 128 KB.
+
+// CHECK-LABEL: func.func @small_filter
+// CHECK-NOT:     affine.prefetch %arg1
+// CHECK:         return
+func.func @small_filter(%input: memref<1x6x6x7xf32>, %weights: memref<3x3x7x512xf32>,
+                        %output: memref<1x4x4x512xf32>) {
+  linalg.conv_2d_nhwc_hwcf {mopt.plan = {
+      machine = "znver5", threads = 1, packing = "none", levels = [],
+      microkernel = {lanes = "k", vector = 16, tile = {k = 32, w = 4}, reduction = ["r", "s", "c"]}}}
+    ins(%input, %weights : memref<1x6x6x7xf32>, memref<3x3x7x512xf32>)
+    outs(%output : memref<1x4x4x512xf32>)
+  return
+}
+
+// -----
+
+// Rows of 64 channels, 256 bytes: prefetchers of the hardware see the next ones.
+
+// CHECK-LABEL: func.func @short_strips
+// CHECK-NOT:     affine.prefetch %arg1
+// CHECK:         return
+func.func @short_strips(%input: memref<1x6x6x512xf32>, %weights: memref<3x3x512x64xf32>,
+                        %output: memref<1x4x4x64xf32>) {
+  linalg.conv_2d_nhwc_hwcf {mopt.plan = {
+      machine = "znver5", threads = 1, packing = "none", levels = [],
+      microkernel = {lanes = "k", vector = 16, tile = {k = 32, w = 4}, reduction = ["r", "s", "c"]}}}
+    ins(%input, %weights : memref<1x6x6x512xf32>, memref<3x3x512x64xf32>)
+    outs(%output : memref<1x4x4x64xf32>)
+  return
+}

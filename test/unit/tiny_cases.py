@@ -11,7 +11,7 @@ from mopt_mlir.problem import Problem, conv2d
 
 def random_machine(rng: random.Random) -> Machine:
     """Caches that hold little, of short or long lines, and memory that is fast or slow; `clock`
-    makes handing out work to other cores cheap or dear."""
+    makes handing out work to other cores cheap or dear. On some an operation takes two slots."""
     line, l1 = rng.choice([16, 64]), rng.choice([256, 512, 768, 1024])
     clock = rng.choice([1.0, 0.1, 0.01])
     speed = clock * rng.choice([0.2, 1.0, 4.0])
@@ -34,6 +34,7 @@ def random_machine(rng: random.Random) -> Machine:
         fma_per_cycle=2,
         loads_per_cycle=2,
         fma_latency=4,
+        unit_bits=64 if clock == 0.1 else None,
         caches=(
             Cache("L1", l1, line, 4, False, 60 * speed, 240 * speed),
             Cache("L2", 2 * l1, line, 4, False, 12 * speed, 48 * speed),
