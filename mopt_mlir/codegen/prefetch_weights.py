@@ -127,7 +127,7 @@ class StripPrefetch:
     builder: Builder
     problem: Problem
     weights: Any
-    dim: str | None
+    dim: str
     following: NextWeights
     channel: Index
     first: Index

@@ -59,7 +59,7 @@ and the pure min-max is heavily degenerate. (L2's was tried with own plans of al
 def beside(machine: Machine) -> Mapping[str, float]:
     """`BESIDE` on a machine. Where its vectors take several slots, what a core has in flight keeps
     it busy for a part of each miss of L1, as in predicted times. (Own plans of AVX-512 code on Zen
-    4 that change take 0.7% less time for it.)"""
+    4 that change take 0.6% less time for it.)"""
     return {**BESIDE, "L2": BESIDE["L2"] / machine.slots(machine.vector_bits)}
 
 

@@ -62,11 +62,10 @@ QUEUE_CYCLES = 2.0
 caches the sums go."""
 
 PARTED = 0.5
-"""Part of that where the stores have other work between them: loads of the sums that come next, or
-the shuffles of a transposition. (Measured on Zen 4, with 512 bits, as is all that follows.)"""
+"""Part of that where vectors are transposed between the stores. Measured on Zen 4 with 512 bits."""
 
 SHUFFLE_CYCLES = 0.75
-"""Per vector of 512 bits and stage of an in-register transposition."""
+"""Per vector and stage of an in-register transposition. Measured like that, too."""
 
 STORE_CYCLES = 1.0
 """Per issue slot of a vector store: one per cycle on every machine described here. Where it is
@@ -330,7 +329,7 @@ def store_cycles(machine: Machine, slots: int) -> float:
 
 
 def parted_store_cycles(machine: Machine, slots: int) -> float:
-    """The same with other work between them."""
+    """The same where vectors are transposed between the stores."""
     return (1.0 if machine.queued_stores is None else PARTED) * store_cycles(machine, slots)
 
 
