@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from difflib import get_close_matches
 from hashlib import sha256
 from pathlib import Path
@@ -12,30 +13,30 @@ from typing import Any
 from mopt_mlir import operators
 from mopt_mlir.diagnostics import UserError
 
-from .workloads import TABLE1, Workload
+from .workloads import LAYOUTS, TABLE1, Workload
 
-_FIXED = {"layout": "nchw_fchw", "element": "f32"}
-"""Fields of a list that a benchmark does not leave open: protocols choose the layout."""
+_FIXED = {"layout": LAYOUTS[0], "element": "f32"}
+"""Fields of a list that a benchmark does not leave open: who measures chooses the layout."""
 
 
-def read_operators(spec: str, only: Sequence[str] = ()) -> list[Workload]:
-    """The operators of Table 1 (`table1`) or of a list (see `mopt_mlir.operators`), in its order;
-    only those in `only`, if any are. Raises UserError, located in the file."""
+def read_operators(spec: str, only: Sequence[str] = (), layout: str = LAYOUTS[0]) -> list[Workload]:
+    """The operators of Table 1 (`table1`) or of a list (see `mopt_mlir.operators`), in its order
+    and in `layout`; only those in `only`, if any are. Raises UserError, located in the file."""
     operators.read_list(spec)  # refuses what is not a list of operators
     path = TABLE1 if spec == operators.TABLE1 else Path(spec)
     data = json.loads(path.read_bytes())
     rows = [dict(zip(data["fields"], row, strict=True)) for row in data["operators"]]
     try:
-        workloads = [_workload(row) for row in rows]
+        workloads = [replace(_workload(row), layout=layout) for row in rows]
         _check_names([workload.name for workload in workloads])
         return _selected(workloads, only)
     except ValueError as error:
         raise UserError(str(error), spec) from None
 
 
-def version(spec: str) -> str:
-    """What identifies the operators of a list, with their sizes."""
-    return sha256(repr(read_operators(spec)).encode()).hexdigest()[:12]
+def version(spec: str, layout: str = LAYOUTS[0]) -> str:
+    """What identifies the operators of a list, with their sizes and layout."""
+    return sha256(repr(read_operators(spec, layout=layout)).encode()).hexdigest()[:12]
 
 
 def _workload(row: dict[str, Any]) -> Workload:

@@ -10,6 +10,7 @@ from typing import Any
 from mopt_mlir.tools.command_line import Parser, run_tool
 
 from ..protocol import ISAS
+from ..workloads import LAYOUTS
 
 DESCRIPTION = """\
 Compare what the model predicts of many plans with what measuring them and simulating their memory
@@ -46,7 +47,8 @@ def _add_measure(commands: Any) -> None:
         "measure",
         help="time plans from all over the design space, and the model's own",
         description="Time plans from all over the design space, and the model's own, each in turn "
-        "with the same reference plan. Results go to DIRECTORY/OPERATORS-ISA.jsonl.",
+        "with the same reference plan. Results go to DIRECTORY/OPERATORS-ISA.jsonl, or "
+        "OPERATORS-LAYOUT-ISA.jsonl.",
     )
     _add_subjects(measure)
     measure.add_argument("--rounds", type=int, default=7, metavar="N", help="of each plan (7)")
@@ -71,7 +73,8 @@ def _add_simulate(commands: Any) -> None:
         "simulate",
         help="run the memory accesses of plans through simulated caches",
         description="Run the memory accesses of the generated code of the same plans through "
-        "simulated caches. Results go to DIRECTORY/OPERATORS-ISA-volumes.jsonl.",
+        "simulated caches. Results go to DIRECTORY/OPERATORS-ISA-volumes.jsonl, or "
+        "OPERATORS-LAYOUT-ISA-volumes.jsonl.",
     )
     _add_subjects(simulate)
     simulate.add_argument(
@@ -133,6 +136,12 @@ def _add_subjects(parser: argparse.ArgumentParser) -> None:
         "again, for the last test), or a JSON file of the form of Table 1",
     )
     parser.add_argument("--only", type=_names, default=[], metavar="NAMES", help="of these, only")
+    parser.add_argument(
+        "--layout",
+        choices=LAYOUTS,
+        default=LAYOUTS[0],
+        help=f"of images and filters, other than the paper's ({LAYOUTS[0]})",
+    )
     parser.add_argument("--isa", choices=ISAS, default=ISAS[0], help="limit the instructions")
     parser.add_argument(
         "--samples", type=int, default=100, metavar="N", help="plans of each operator (100)"

@@ -14,8 +14,7 @@ from mopt_mlir.output import make_directory
 from .. import environment
 from ..commands import console, progress_bar
 from ..operators import read_operators, version
-from ..protocol import Protocol
-from ..workloads import Workload
+from ..workloads import LAYOUTS, Workload
 from .command_line import DIRECTORY, HELDOUT, TESTSET
 from .measure import Request as Measuring
 from .measure import measure as measure_plans
@@ -39,7 +38,7 @@ def measure(arguments: argparse.Namespace) -> int:
         operators,
         arguments.directory / f"{title}.jsonl",
         arguments.operators,
-        version(_spec(arguments)),
+        version(_spec(arguments), arguments.layout),
         isa=arguments.isa,
         cold=arguments.cold,
         samples=arguments.samples,
@@ -67,7 +66,7 @@ def simulate(arguments: argparse.Namespace) -> int:
         operators,
         arguments.directory / f"{title}-volumes.jsonl",
         arguments.operators,
-        version(_spec(arguments)),
+        version(_spec(arguments), arguments.layout),
         isa=arguments.isa,
         samples=arguments.samples,
         seed=arguments.seed,
@@ -112,10 +111,10 @@ def _is_of_bench(path: Path) -> bool:
 
 
 def _operators(arguments: argparse.Namespace) -> list[Workload]:
-    found = read_operators(_spec(arguments), arguments.only)
+    found = read_operators(_spec(arguments), arguments.only, arguments.layout)
     for operator in found:
         try:
-            problem_of(Protocol.PAPER.workload(operator)).check_size()
+            problem_of(operator).check_size()
         except ValueError as error:
             raise UserError(f"{operator.name}: {error}", arguments.operators) from None
     return found
@@ -131,9 +130,11 @@ def _spec(arguments: argparse.Namespace) -> str:
 
 
 def _title(arguments: argparse.Namespace) -> str:
-    """The operators and the instruction set, as files are named: `table1-native`."""
+    """The operators, their layout, if it is not the usual one, and the instruction set, as files
+    are named: `table1-native`."""
+    layout = "" if arguments.layout == LAYOUTS[0] else f"-{arguments.layout}"
     warm = "" if getattr(arguments, "cold", True) else "-warm"
-    return f"{Path(arguments.operators).stem}-{arguments.isa}{warm}"
+    return f"{Path(arguments.operators).stem}{layout}-{arguments.isa}{warm}"
 
 
 def _check_positive(arguments: argparse.Namespace, name: str) -> None:

@@ -191,19 +191,15 @@ class _Trial:
         return [*plans, Subject(name, "again", self._start(plans))]
 
     @cached_property
-    def _workload(self) -> Workload:
-        return self.request.configuration.protocol.workload(self.operator)
-
-    @cached_property
     def _problem(self) -> Problem:
-        return problem_of(self._workload)
+        return problem_of(self.operator)
 
     @cached_property
     def _machine(self) -> Machine:
         return machine_for(self.request.isa)
 
     def _measure_all(self, plans: Sequence[Subject], rounds: int, passed: int, final: bool) -> None:
-        workload, request = self._workload, self.request
+        workload, request = self.operator, self.request
         size = max(1, min(MOST_LOADED, BATCH_BYTES // (4 * prod(workload.weights_shape))))
         reference = self._plans[-1].plan
         with PlanProcess(workload, request.isa, request.cold, self.cpus, reference) as process:
@@ -219,7 +215,8 @@ class _Trial:
         start = next((r for r in self.known if isinstance(r, Start)), None)
         if start is None:
             peak = fma_peak(self.request.configuration, self.cpus)
-            start = Start(self.operator.name, sizes_of(self.operator), plans[0].plan, peak)
+            sizes = {**sizes_of(self.operator), "layout": self.operator.layout}
+            start = Start(self.operator.name, sizes, plans[0].plan, peak)
             self._note(start)
         keys = tuple(subject.key for subject in plans if subject.role != "sample")
         choice = Choice(self.operator.name, keys)

@@ -55,7 +55,8 @@ class Subject:
 
 @dataclass(frozen=True)
 class Start:
-    """The first record of an operator: its sizes, and the plan that all others are timed beside.
+    """The first record of an operator: its sizes, layout, and the plan that all others are timed
+    beside.
 
     `peak_gflops` is the FMA peak at that time.
     """

@@ -49,7 +49,8 @@ def sample_plans(problem: Problem, machine: Machine, number: int, seed: int) -> 
     """`number` different plans for one core that fit into the caches of `machine`.
 
     Uniform over the microkernels of the menu, over the classes of loop orders on each level, over
-    the places to pack at, and over all tilings that fit: three sizes of each dim, in register
+    whether weights are packed where they need not be, over the places to pack at, and over all
+    tilings that fit: three sizes of each dim, in register
     tiles, in descending order, drawn anew until all levels fit. The first plans of a longer sample
     are the shorter sample. There may be fewer where the space is small.
     """
@@ -68,12 +69,20 @@ def _draw(
     kernels, classes = menu(problem, machine), permutation_classes(problem)
     for _ in range(attempts):
         kernel = kernels[generator.integers(len(kernels))]
-        packs = needs_panels(problem, kernel)
-        packing = str(generator.choice(PACKINGS[1:])) if packs else "none"
+        packing = "none"
+        if _packs(problem, kernel, generator):
+            packing = str(generator.choice(PACKINGS[1:]))
         chosen = [classes[i] for i in generator.integers(len(classes), size=len(LEVELS))]
-        tiles = _tiles(problem, machine, kernel, packs, generator)
+        tiles = _tiles(problem, machine, kernel, packing != "none", generator)
         if tiles is not None:
             yield _plan(problem, machine, kernel, chosen, tiles, packing)
+
+
+def _packs(problem: Problem, kernel: Microkernel, generator: np.random.Generator) -> bool:
+    """Whether weights are packed for `kernel`: half of the time where it can do without."""
+    if kernel.lanes in problem.input.dims:
+        return False
+    return needs_panels(problem, kernel) or bool(generator.integers(2))
 
 
 def _plan(

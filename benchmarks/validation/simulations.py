@@ -12,7 +12,6 @@ from mopt_mlir.machine import Machine
 
 from .. import environment
 from ..crew import Progress
-from ..protocol import Protocol
 from ..workloads import Workload
 from . import crosscheck
 from .planned import machine_for, problem_of
@@ -68,12 +67,11 @@ def simulate_plans(
             if isinstance(record, Simulated | Failed)
         }
         for operator in request.operators:
-            workload = Protocol.PAPER.workload(operator)
             progress.step(f"{operator.name}: planning")
-            problem = problem_of(workload)
+            problem = problem_of(operator)
             plans = subjects(operator.name, problem, machine, request.samples, request.seed)
             wanted = [s for s in plans if (operator.name, s.key) not in have]
-            for count, record in enumerate(_records(workload, wanted, machine, request)):
+            for count, record in enumerate(_records(operator, wanted, machine, request)):
                 log(record)
                 progress.step(f"{operator.name}: plans {count + 1} of {len(wanted)}")
             done(operator)
