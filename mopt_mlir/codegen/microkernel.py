@@ -20,6 +20,7 @@ from mopt_mlir.codegen.operands import Operands, Position, element
 from mopt_mlir.codegen.place import Place
 from mopt_mlir.codegen.prefetch import InputPrefetch
 from mopt_mlir.codegen.prefetch_output import output_prefetch
+from mopt_mlir.codegen.prefetch_pixels import PixelPrefetch, has_channels_last
 from mopt_mlir.codegen.prefetch_weights import PanelPrefetch, RowPrefetch, StripPrefetch
 from mopt_mlir.codegen.ranges import nearest
 from mopt_mlir.plan import Microkernel
@@ -103,7 +104,7 @@ def emit_microkernel(
     initial = output.initial(reduced)
     panel = None if panels is None else panels.panel_of(builder, ranges)
     ahead: list[_Prefetch] = [
-        InputPrefetch(builder, problem, kernel, operands.input, ranges, sizes, place.upcoming),
+        *_input_ahead(builder, problem, kernel, operands, place, sizes),
         *_weights_ahead(builder, problem, kernel, operands, place, panel),
     ]
     written = output_prefetch(output, kernel, ranges, sizes, place.upcoming)
@@ -119,6 +120,22 @@ def emit_microkernel(
             prefetch.emit(start)
     reduction = _Reduction(builder, problem, kernel, operands, place, panel, ahead, tile)
     output.finish(reduction.emit(kernel.reduction, start, initial), reduced)
+
+
+def _input_ahead(
+    builder: Builder,
+    problem: Problem,
+    kernel: Microkernel,
+    operands: Operands,
+    place: Place,
+    sizes: Mapping[str, int],
+) -> Iterator[_Prefetch]:
+    """The prefetch of input, if any is worth while."""
+    memref, ranges, upcoming = operands.input, place.ranges, place.upcoming
+    if not has_channels_last(problem, kernel, ranges):
+        yield InputPrefetch(builder, problem, kernel, memref, ranges, sizes, upcoming)
+    elif found := PixelPrefetch.of(builder, problem, kernel, memref, ranges, upcoming):
+        yield found
 
 
 def _weights_ahead(

@@ -81,7 +81,7 @@ class InputPrefetch:
         loops = self._loops
         around = [dim for dim in loops if dim != self.kernel.reduction[-1]]
         if not around:
-            around = [dim for dim in loops if self._is_dense or dim not in self._run]
+            around = [dim for dim in loops if dim not in self._run]
         if not around:
             return None
         rows = prod(self.ranges[dim].size for dim in around[1:])
@@ -115,9 +115,6 @@ class InputPrefetch:
             return
         tensor, channel = self.problem.input, self.kernel.reduction[0]
         step = tensor.step(channel)
-        if self._is_dense:
-            self._next_pixels(point)
-            return
         if step is None or step * tensor.element.size < SHORT_RUN_BYTES:
             return
         if not self._run:
@@ -198,30 +195,6 @@ class InputPrefetch:
         """Whether several register tiles, one after the other, read the same input until then."""
         depth = 0 if self._next_tile is None else self.ranges[self._next_tile].depth
         return upcoming.along is not None and depth < self.ranges[upcoming.along].depth
-
-    @property
-    def _is_dense(self) -> bool:
-        """Whether the input of a register tile is one run of memory, and that of the next one
-        follows: pixels next to each other, each with all of its channels."""
-        tensor, reduction = self.problem.input, self.kernel.reduction
-        if self._next_tile is None or len(reduction) != 1 or tensor.step(reduction[0]) != 1:
-            return False
-        channels = self.problem.extent(reduction[0])
-        return self.ranges[reduction[0]].size == channels == tensor.step(self._next_tile)
-
-    def _next_pixels(self, point: Mapping[str, Index]) -> None:
-        """Ask for a part of the run that is the input of the next register tile; the steps of the
-        reduction, as many as a pixel has channels, cover it."""
-        assert self._next_tile is not None
-        tensor, (channel,) = self.problem.input, self.kernel.reduction
-        pixels, size = self.kernel.extent(self._next_tile), tensor.element.size
-        each = -(-pixels * size // LINE_BYTES)
-        first = self.ranges[channel].start
-        line = (point[channel] - first) * each
-        tile = {**point, channel: first, self._next_tile: point[self._next_tile] + pixels}
-        *outer, run = element(tensor, tile)
-        for i in range(each):
-            self.builder.prefetch(self.memref, [*outer, run + (line + i) * (LINE_BYTES // size)])
 
 
 def steps_within(cycles: int, kernel: Microkernel) -> int:

@@ -299,25 +299,6 @@ func.func @outermost(%input: memref<1x8x1x2048xf32>, %weights: memref<64x8x1x1xf
   return
 }
 
-// With channels last a register tile of a 1x1 convolution reads one run of memory, and the next tile
-// the run behind it. The 64 steps over the channels ask for a line each, 56 of which are needed.
-
-// CHECK-LABEL: func.func @dense_pixels
-// CHECK:         affine.for %w = 0 to 28 step 14
-// CHECK:           affine.for %[[C:c.+]] = 0 to 64 iter_args
-// CHECK-NEXT:        affine.prefetch %arg0[0, 0, %w + 14, %[[C]] * 16], read, locality<3>
-// CHECK-NOT:         affine.prefetch
-// CHECK:             vector.outerproduct
-func.func @dense_pixels(%input: memref<1x1x28x64xf32>, %weights: memref<1x1x64x16xf32>,
-                        %output: memref<1x1x28x16xf32>) {
-  linalg.conv_2d_nhwc_hwcf {mopt.plan = {
-      machine = "znver5", threads = 1, packing = "whole", levels = [],
-      microkernel = {lanes = "k", vector = 16, tile = {k = 16, w = 14}, reduction = ["c"]}}}
-    ins(%input, %weights : memref<1x1x28x64xf32>, memref<1x1x64x16xf32>)
-    outs(%output : memref<1x1x28x16xf32>)
-  return
-}
-
 // Every second step of a loop over two halves of the channels would ask for channels that nobody
 // reads next. One of three rows of pixels has a next one more often, though they need more than L1.
 

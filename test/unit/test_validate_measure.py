@@ -293,9 +293,30 @@ def test_measure_simulate_and_report(tmp_path, capfd):
     capfd.readouterr()
 
 
+def test_another_layout_is_a_trial_of_its_own(tmp_path, capfd):
+    operators = tmp_path / "own.json"
+    operators.write_text(LIST)
+    common = ["--operators", str(operators), "--directory", str(tmp_path), "--samples", "2"]
+    other = [*common, "--layout", "nhwc_hwcf"]
+    assert main(["measure", *other, "--rounds", "1", "--final-rounds", "1"]) == 0
+    assert main(["simulate", *other, "--jobs", "1"]) == 0
+    (trial,) = read_trials(sorted(tmp_path.glob("*.jsonl")))
+    assert trial.title == "own-nhwc_hwcf-native"
+    (verdict,) = trial.verdicts
+    assert verdict.workload.input_shape == (1, 8, 18, 8)
+    assert verdict.workload.weights_shape == (3, 3, 8, 32)
+    assert all(point.error < 1 for point in verdict.points.values())
+    assert {flow.key for flow in trial.flows} == verdict.points.keys()
+    # nor do plans of both get into one file
+    (tmp_path / "own-nhwc_hwcf-native.jsonl").rename(tmp_path / "own-native.jsonl")
+    assert main(["measure", *common]) == 1
+    assert "cannot resume: measured with operators" in capfd.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (["measure", "--layout", "nhwc"], "choose from 'nchw_fchw', 'nhwc_hwcf', 'nhwc_fhwc'"),
         (["measure", "--samples", "0"], "samples=0: must be positive"),
         (["measure", "--seconds", "inf"], "seconds=inf: must be positive and finite"),
         (["measure", "--operators", "heldouts"], "no such file; did you mean 'heldout'?"),

@@ -44,6 +44,13 @@ def test_every_kind_of_plan_is_drawn(plans):
     assert len({str(plan.microkernel) for plan in plans}) > 30
 
 
+def test_weights_that_need_not_be_packed_are_half_of_the_time():
+    rows = conv2d(k=64, h=28, w=28, c=48, r=3, s=3, layout="nhwc", weights="hwcf")
+    found = [plan.packing for plan in sample_plans(rows, MACHINE, 200, 0)]
+    assert 80 < found.count("none") < 120
+    assert all(found.count(place) > 10 for place in ("whole", *LEVELS))
+
+
 def test_tilings_that_fit_are_equally_likely():
     """All do here, so that the middle one of three sizes is in the lower half as often as not."""
     small = conv2d(k=4, h=4, w=4, c=24, r=1, s=1)

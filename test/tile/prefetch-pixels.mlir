@@ -1,0 +1,97 @@
+// RUN: mopt-opt --mopt-tile %s | FileCheck %s
+
+// With channels last each step over the channels asks for what the next register tile reads of another
+// pixel. 16 steps, after which a new line of each pixel begins, come to 14 pixels and two of the tile
+// after the next.
+
+// CHECK-DAG:     #[[MOD16:.*]] = affine_map<(d0) -> (d0 mod 16)>
+// CHECK-DAG:     #[[IN_PAIRS:.*]] = affine_map<(d0) -> ((d0 floordiv 2) mod 8)>
+// CHECK-DAG:     #[[MOD2:.*]] = affine_map<(d0) -> (d0 mod 2)>
+// CHECK-DAG:     #[[IN_EIGHTS:.*]] = affine_map<(d0) -> ((d0 floordiv 8) mod 2)>
+// CHECK-DAG:     #[[BEHIND:.*]] = affine_map<(d0) -> ((d0 + 4) mod 8)>
+// CHECK-LABEL: func.func @pixels
+// CHECK:         affine.for %w = 0 to 28 step 14
+// CHECK:           affine.for %[[C:c.+]] = 0 to 64 iter_args
+// CHECK-NEXT:        %[[TURN:.*]] = affine.apply #[[MOD16]](%[[C]])
+// CHECK-NEXT:        affine.prefetch %arg0[0, 0, %w + %[[TURN]] + 14, %[[C]]], read, locality<3>
+// CHECK-NOT:         affine.prefetch
+// CHECK:             vector.outerproduct
+func.func @pixels(%input: memref<1x1x28x64xf32>, %weights: memref<1x1x64x16xf32>,
+                  %output: memref<1x1x28x16xf32>) {
+  linalg.conv_2d_nhwc_hwcf {mopt.plan = {
+      machine = "znver5", threads = 1, packing = "whole", levels = [],
+      microkernel = {lanes = "k", vector = 16, tile = {k = 16, w = 14}, reduction = ["c"]}}}
+    ins(%input, %weights : memref<1x1x28x64xf32>, memref<1x1x64x16xf32>)
+    outs(%output : memref<1x1x28x16xf32>)
+  return
+}
+
+// Three taps along a row of 16 pixels share them, six each (and two of the next ones), so that every
+// second step is enough. The rows of the next tile are asked for at the taps of this one.
+
+// CHECK-LABEL: func.func @taps
+// CHECK:         affine.for %h_L1 = 0 to 28
+// CHECK:           affine.for %w = 0 to 56 step 14
+// CHECK:             affine.for %[[R:r.+]] = 0 to 3
+// CHECK:               affine.for %[[S:s.+]] = 0 to 3
+// CHECK:                 affine.for %[[C:c.+]] = 0 to 64
+// CHECK-NEXT:              %[[TURN:.*]] = affine.apply #[[IN_PAIRS]](%[[C]])
+// CHECK-NEXT:              %[[DUE:.*]] = affine.apply #[[MOD2]](%[[C]])
+// CHECK-NEXT:              affine.if #{{.*}}(%[[DUE]]) {
+// CHECK-NEXT:                affine.prefetch %arg0[0, %h_L1 + %[[R]] + 1, %w + %[[S]] * 6 + %[[TURN]], %[[C]]], read, locality<2>
+// CHECK-NEXT:              } else {
+// CHECK-NEXT:              }
+func.func @taps(%input: memref<1x30x58x64xf32>, %weights: memref<3x3x64x64xf32>,
+                %output: memref<1x28x56x64xf32>) {
+  linalg.conv_2d_nhwc_hwcf {mopt.plan = {
+      machine = "znver4", threads = 1, packing = "none", prefetch = "L2",
+      microkernel = {lanes = "k", vector = 16, tile = {k = 16, w = 14}, reduction = ["r", "s", "c"]},
+      levels = [{name = "L1", order = ["k", "c", "r", "s", "w", "h"],
+                 tile = {k = 16, h = 1, w = 56, c = 64, r = 3, s = 3}}]}}
+    ins(%input, %weights : memref<1x30x58x64xf32>, memref<3x3x64x64xf32>)
+    outs(%output : memref<1x28x56x64xf32>)
+  return
+}
+
+// Four register tiles read the same pixels, of two rows: each asks for every second of two pixels in
+// both, as the stride is two, in every eighth step, and not in those in which a line begins.
+
+// CHECK-LABEL: func.func @shared
+// CHECK:         affine.for %h_L1 = 0 to 28 step 2
+// CHECK:           affine.for %w_L1 = 0 to 28 step 7
+// CHECK:             affine.for %c_L1 = 0 to 64 step 32
+// CHECK:               affine.for %k = 0 to 64 step 16
+// CHECK:                 %[[PART:.*]] = affine.apply #{{.*}}(%k)
+// CHECK:                 affine.for %[[C:c_.+]] = #{{.*}}(%c_L1) to
+// CHECK-NEXT:              %[[TURN:.*]] = affine.apply #[[IN_EIGHTS]](%[[C]])
+// CHECK-NEXT:              %[[DUE:.*]] = affine.apply #[[BEHIND]](%[[C]])
+// CHECK-NEXT:              affine.if #{{.*}}(%[[DUE]]) {
+// CHECK-NEXT:                affine.prefetch %arg0[0, %h_L1 * 2 + 4, %w_L1 * 2 + %[[PART]] * 4 + %[[TURN]] * 2, %[[C]]]
+// CHECK-NEXT:                affine.prefetch %arg0[0, %h_L1 * 2 + 6, %w_L1 * 2 + %[[PART]] * 4 + %[[TURN]] * 2, %[[C]]]
+// CHECK-NEXT:              } else {
+func.func @shared(%input: memref<1x56x56x64xf32>, %weights: memref<1x1x64x64xf32>,
+                  %output: memref<1x28x28x64xf32>) {
+  linalg.conv_2d_nhwc_hwcf {mopt.plan = {
+      machine = "znver4", threads = 1, packing = "none", prefetch = "L2",
+      microkernel = {lanes = "k", vector = 16, tile = {k = 16, h = 2, w = 7}, reduction = ["c"]},
+      levels = [{name = "L1", order = ["k", "h", "w", "c"], tile = {k = 64, h = 2, w = 7, c = 32}}]},
+      strides = dense<2> : tensor<2xi64>}
+    ins(%input, %weights : memref<1x56x56x64xf32>, memref<1x1x64x64xf32>)
+    outs(%output : memref<1x28x28x64xf32>)
+  return
+}
+
+// Pixels of half a line of channels, or tiles of them, are left to the hardware.
+
+// CHECK-LABEL: func.func @few_channels
+// CHECK-NOT:     prefetch %arg0
+// CHECK:         return
+func.func @few_channels(%input: memref<1x28x28x8xf32>, %weights: memref<1x1x8x16xf32>,
+                        %output: memref<1x28x28x16xf32>) {
+  linalg.conv_2d_nhwc_hwcf {mopt.plan = {
+      machine = "znver4", threads = 1, packing = "none", prefetch = "L2", levels = [],
+      microkernel = {lanes = "k", vector = 16, tile = {k = 16, w = 14}, reduction = ["c"]}}}
+    ins(%input, %weights : memref<1x28x28x8xf32>, memref<1x1x8x16xf32>)
+    outs(%output : memref<1x28x28x16xf32>)
+  return
+}
