@@ -21,7 +21,12 @@ from mopt_mlir.codegen.place import Place
 from mopt_mlir.codegen.prefetch import InputPrefetch
 from mopt_mlir.codegen.prefetch_output import output_prefetch
 from mopt_mlir.codegen.prefetch_pixels import PixelPrefetch, has_channels_last
-from mopt_mlir.codegen.prefetch_weights import PanelPrefetch, RowPrefetch, StripPrefetch
+from mopt_mlir.codegen.prefetch_weights import (
+    BlockPrefetch,
+    PanelPrefetch,
+    RowPrefetch,
+    StripPrefetch,
+)
 from mopt_mlir.codegen.ranges import nearest
 from mopt_mlir.plan import Microkernel
 from mopt_mlir.problem import Problem, Tensor
@@ -152,6 +157,7 @@ def _weights_ahead(
     found: list[_Prefetch | None] = []
     if panels is not None and panel is not None:
         found.append(RowPrefetch.of_block(builder, problem, operands.weights, panels, start))
+        found.append(BlockPrefetch.of(builder, problem, operands.weights, panels, ranges))
         found.append(PanelPrefetch.of(builder, panels, following, panel, ranges))
     elif following is not None:
         in_place = builder, problem, kernel, operands.weights, following, ranges

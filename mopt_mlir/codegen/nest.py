@@ -22,8 +22,8 @@ from mopt_mlir.codegen.packing import SCRATCH_ALIGNMENT, emit_packing, panel_sha
 from mopt_mlir.codegen.partials import Partials, partials_shape
 from mopt_mlir.codegen.place import Place, Ranges
 from mopt_mlir.codegen.ranges import Range, sizes_of
-from mopt_mlir.codegen.upcoming import Lookahead, NextBlock, Upcoming
-from mopt_mlir.plan import Level, Plan
+from mopt_mlir.codegen.upcoming import Around, Lookahead, NextBlock, Stepped, Upcoming
+from mopt_mlir.plan import Level, Plan, keeps_sums_in_output
 from mopt_mlir.problem import Problem, Role
 
 SCRATCH = "mopt.scratch"
@@ -161,19 +161,28 @@ class Nest:
         """`inner`, in a loop over `dim`, with the weights that are read next: the innermost loop in
         them tells it around one that reads them again."""
         if dim in self.problem.weights.dims:
-            return replace(inner, stepped=(dim, inner.ranges[dim].size))
+            stepped = Stepped(dim, inner.ranges[dim].size, self._around(inner, dim, outer[dim]))
+            return replace(inner, stepped=stepped)
         if inner.stepped is None:
             return inner
-        following = self._lookahead.weights(*inner.stepped, outer)
+        following = self._lookahead.weights(inner.stepped, outer)
         return replace(inner, following=following, stepped=None)
+
+    def _around(self, place: Place, dim: str, range_: Range) -> Around | None:
+        """What comes behind the last step of a loop over `dim`, through `range_`, that is opened at
+        `place`: if it is directly inside of another."""
+        outer = place.stepped
+        if outer is None or outer.dim == dim:  # or it goes on as before
+            return None
+        return Around(outer.dim, outer.step, range_.start, range_.size)
 
     def _reading_once(self, place: Place) -> Place:
         """The `place` of a register tile, with the weights that are read next if they stay where
         they are and no loop inside the one that moves in them reads them again."""
         packed = place.panels is not None
-        if packed or place.stepped is None or not self._lookahead.reads_weights_once:
+        if packed or place.stepped is None or not self._lookahead.reads_weights_seldom:
             return place
-        return replace(place, following=self._lookahead.weights(*place.stepped, place.ranges))
+        return replace(place, following=self._lookahead.weights(place.stepped, place.ranges))
 
     # ---- bands of loops ----------------------------------------------------------------------
 
@@ -222,7 +231,7 @@ class Nest:
         """What the outermost loop of `levels` that splits the reduction, inside a tile of `outer`,
         covers of each dim, if there is one and partial sums are not best kept in the output."""
         sizes, kernel = dict(outer), self.plan.microkernel
-        if self.problem.output.runs_along(kernel.lanes):
+        if keeps_sums_in_output(self.problem, kernel):
             return None
         for level in levels:
             packs = level.name == self.plan.packing and self.constant_panels is None

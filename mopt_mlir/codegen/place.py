@@ -9,7 +9,7 @@ from typing import Any
 from mopt_mlir.codegen.operands import Panels
 from mopt_mlir.codegen.partials import Partials
 from mopt_mlir.codegen.ranges import Range
-from mopt_mlir.codegen.upcoming import NextWeights, Upcoming
+from mopt_mlir.codegen.upcoming import NextWeights, Stepped, Upcoming
 
 Ranges = Mapping[str, Range]
 
@@ -18,8 +18,8 @@ Ranges = Mapping[str, Range]
 class Place:
     """Where the next operation goes: what the open loops cover of each dim, the packed
     weights if they are filled, and the memory that they will be packed into if it is allocated.
-    `stepped` is the innermost loop that moves in the weights, as its dim and step, until one inside
-    of it reads them again: then `following` are those that are read next. `upcoming` is what else
+    `stepped` is the innermost loop that moves in the weights, until one inside of it reads them
+    again: then `following` are those that are read next. `upcoming` is what else
     is read and written next. `sums` is the memory of partial sums, which
     `partials` knows how to use once a loop splits the reduction."""
 
@@ -27,7 +27,7 @@ class Place:
     upcoming: Upcoming
     panels: Panels | None = None
     scratch: Any = None
-    stepped: tuple[str, int] | None = None
+    stepped: Stepped | None = None
     following: NextWeights | None = None
     sums: Any = None
     partials: Partials | None = None

@@ -17,6 +17,7 @@ from mopt_mlir.codegen.operands import Panels, element
 from mopt_mlir.codegen.ranges import Range
 from mopt_mlir.codegen.upcoming import (
     LINE_BYTES,
+    NextBlock,
     NextWeights,
     Turn,
     has_room,
@@ -24,10 +25,14 @@ from mopt_mlir.codegen.upcoming import (
     rows_at_once,
 )
 from mopt_mlir.plan import Microkernel
-from mopt_mlir.problem import Problem, Role
+from mopt_mlir.problem import Problem, Role, Tensor
 
 MOST_STEP_BYTES = 256
 """Weights that are further apart from step to step are not the dense rows that this is made for."""
+
+MOST_AT_ONCE = 24
+"""Lines that are asked for one after the other: we take it for what a core waits for at the same
+time."""
 
 LEFT_TO_L2 = 256 << 10
 """Bytes of weights that are left to the L2 cache, where they stay between their uses."""
@@ -58,16 +63,15 @@ class RowPrefetch:
         """That of the register tile at `tile`, while `panels` hold the current block, if the next
         one is known and its rows are dense."""
         block = panels.upcoming
-        if block is None or not _is_dense(problem, panels.reduction[0]):
+        if block is None:
+            return None
+        dim = panels.reduction[0]
+        if block.moved not in (None, dim) or not _is_dense(problem, dim):
             return None
         rows = block.rows
         part = _number(builder, block.turns, tile, -(-block.count // rows))
-        first, shift = block.first + part * rows, Index(constant=block.shift)
-        if block.wraps is not None:
-            end, length = block.wraps
-            wrap = builder.apply("wrap", end, length)  # 1 where the end is reached, else 0
-            first, shift = first + wrap * block.count, shift - wrap * length
-        return RowPrefetch(builder, problem, weights, panels.reduction[0], first, rows, shift)
+        first, shift = _beyond(builder, block, block.first + part * rows)
+        return RowPrefetch(builder, problem, weights, dim, first, rows, shift)
 
     @staticmethod
     def in_place(
@@ -118,7 +122,7 @@ class RowPrefetch:
 class StripPrefetch:
     """The part of the weights in place that are read next, in vectors, which one register tile asks
     for: at each step over `dim` `each` of the lines, from line `first` on, that the same step will
-    read then, `following.step` further along `following.dim`.
+    read then, by `shifts` further along each dim.
 
     Vectors of one step after the other lie whole rows of output channels apart, often pages, which
     hardware prefetchers do not foresee.
@@ -128,10 +132,11 @@ class StripPrefetch:
     problem: Problem
     weights: Any
     dim: str
-    following: NextWeights
+    shifts: Mapping[str, Index]
     channel: Index
     first: Index
     each: int
+    into: str
 
     @staticmethod
     def of(
@@ -156,21 +161,126 @@ class StripPrefetch:
         lines = -(-kernel.extent(channel) * tensor.element.size // LINE_BYTES)
         each, part = part_of(builder, lines, following, ranges)
         start = ranges[channel].start
+        shifts = _shifts(builder, following, ranges[following.dim].start)
         return StripPrefetch(
-            builder, problem, weights, open_[-1], following, start, part * each, each
+            builder, problem, weights, open_[-1], shifts, start, part * each, each, following.into
         )
 
     def emit(self, point: Mapping[str, Index]) -> None:
         """Ask for the lines of the step at `point`."""
-        tensor, following = self.problem.weights, self.following
+        tensor = self.problem.weights
         (channel,) = self.problem.by_role(Role.OUT_CHANNEL)
         at = {dim: point.get(dim, Index()) for dim in tensor.dims}
         at[channel] = self.channel
-        at[following.dim] = at[following.dim] + following.step
+        at |= {dim: at[dim] + shift for dim, shift in self.shifts.items()}
         *outer, run = element(tensor, at)
         for line in range(self.each):
             shift = (self.first + line) * (LINE_BYTES // tensor.element.size)
-            self.builder.prefetch(self.weights, [*outer, run + shift], following.into)
+            self.builder.prefetch(self.weights, [*outer, run + shift], self.into)
+
+
+@dataclass(frozen=True)
+class BlockPrefetch:
+    """The part of the weights that are packed next, in rows of `lines` of output channels from
+    `first` on, which one register tile asks for: at each step of the loop over `dim`, around the
+    innermost one, or once before that (None), `rows` of those that it reads, from `row` on,
+    `shift` further along `moved`.
+    """
+
+    builder: Builder
+    weights: Any
+    tensor: Tensor
+    dim: str | None
+    inner: str
+    starts: Mapping[str, Index]
+    first: Index
+    moved: str | None
+    shift: Index
+    row: Index
+    rows: int
+    lines: int
+    into: str
+
+    @staticmethod
+    def of(
+        builder: Builder,
+        problem: Problem,
+        weights: Any,
+        panels: Panels,
+        ranges: Mapping[str, Range],
+    ) -> BlockPrefetch | None:
+        """That of the register tile at the start of `ranges`, while `panels` hold the current
+        block, if the next one is known, its rows lie far apart, and not too many are asked for at
+        once."""
+        block, tensor = panels.upcoming, problem.weights
+        open_ = [dim for dim in panels.reduction if not ranges[dim].is_point]
+        if block is None or not open_ or not tensor.runs_along(panels.channel):
+            return None
+        if _stays_in_l2(problem) or _step_bytes(problem, open_[-1]) <= MOST_STEP_BYTES:
+            return None
+        *outer, inner = open_
+        rows = -(-ranges[inner].size // prod(turn.tiles for turn in block.turns))
+        lines = -(-block.count * tensor.element.size // LINE_BYTES)
+        if rows * lines > MOST_AT_ONCE:
+            return None
+        tile = {dim: range_.start for dim, range_ in ranges.items()}
+        part = _number(builder, block.turns, tile, -(-ranges[inner].size // rows))
+        first, shift = _beyond(builder, block, block.first)
+        return BlockPrefetch(
+            builder,
+            weights,
+            tensor,
+            outer[-1] if outer else None,
+            inner,
+            tile,
+            first,
+            block.moved,
+            shift,
+            part * rows,
+            rows,
+            lines,
+            block.into,
+        )
+
+    def emit(self, point: Mapping[str, Index]) -> None:
+        """Ask for the rows of the step at `point`."""
+        at = {**self.starts, **point}
+        (channel,) = (d for d in self.tensor.dims if self.tensor.step(d) == 1)
+        at[channel], at[self.inner] = self.first, at[self.inner] + self.row
+        if self.moved is not None:
+            at[self.moved] = at[self.moved] + self.shift
+        for row in range(self.rows):
+            *outer, run = element(self.tensor, {**at, self.inner: at[self.inner] + row})
+            for line in range(self.lines):
+                shift = line * (LINE_BYTES // self.tensor.element.size)
+                self.builder.prefetch(self.weights, [*outer, run + shift], self.into)
+
+
+def _beyond(builder: Builder, block: NextBlock, first: Index) -> tuple[Index, Index]:
+    """The output channel `first` of `block`, and how much further it lies along the reduction dim,
+    if the block may be behind the last one of these channels."""
+    shift = Index(constant=block.shift)
+    if block.wraps is None:
+        return first, shift
+    end, length = block.wraps
+    wrap = builder.apply("wrap", end, length)  # 1 where the end is reached, else 0
+    return first + wrap * block.count, shift - wrap * length
+
+
+def _shifts(builder: Builder, following: NextWeights, start: Index) -> dict[str, Index]:
+    """By how much what is read next lies further along each dim, where the current weights begin at
+    `start` along that of the innermost loop: behind its last step it is the first one of the next
+    step of the loop around."""
+    step, around = Index(constant=following.step), following.around
+    if around is None:
+        return {following.dim: step}
+    back = -(-around.length // following.step) * following.step
+    passed = start + following.step - around.start
+
+    def wrap(by: int) -> Index:
+        return builder.step_if_reached("wrap", passed, around.length, by)
+
+    return {following.dim: step + wrap(-back), around.dim: wrap(around.step)}
 
 
 def _number(

@@ -31,7 +31,14 @@ from mopt_mlir.model.packing import (
 )
 from mopt_mlir.model.rates import OUTPUT_PASSES, STREAMED_PASSES, Rates
 from mopt_mlir.model.volume import Pieces, Tiling, cut, live_order, volume, whole
-from mopt_mlir.plan import LEVELS, Microkernel, Plan, Prediction, streams_whole_vectors
+from mopt_mlir.plan import (
+    LEVELS,
+    Microkernel,
+    Plan,
+    Prediction,
+    keeps_sums_in_output,
+    streams_whole_vectors,
+)
 from mopt_mlir.problem import Problem, Tensor
 
 MEMORY: tuple[str, ...] = ("L1", "L2", "L3", "DRAM")
@@ -224,7 +231,7 @@ def sums_seconds(problem: Problem, machine: Machine, plan: Plan) -> float:
     reduction. (Those of more tiles if other loops lie inside of these; the solver sees to that
     among plans of the same cost. Those of L1 tiles are few.)
     """
-    if problem.output.runs_along(plan.microkernel.lanes):
+    if keeps_sums_in_output(problem, plan.microkernel):
         return 0.0
     rates = Rates.of(machine, prod(plan.parallel.values()))
     outer, waiting = problem.extents, 0

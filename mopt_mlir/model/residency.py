@@ -27,7 +27,7 @@ from mopt_mlir.model.microkernel import broadcast
 from mopt_mlir.model.nest import Nest, parts_in_lines
 from mopt_mlir.model.packing import PACK_PASSES
 from mopt_mlir.model.rates import OUTPUT_PASSES
-from mopt_mlir.plan import LEVELS, Plan, Prediction
+from mopt_mlir.plan import LEVELS, Plan, Prediction, keeps_sums_in_output
 from mopt_mlir.problem import Problem, Tensor
 
 Volumes = Mapping[str, Mapping[str, float]]
@@ -108,7 +108,7 @@ def _sums(problem: Problem, machine: Machine, plan: Plan, level: str) -> float:
     If their buffer stays in the cache, it is fetched when it is first written to, and goes back at
     the end. If not, the last visit only reads them, and fetches and writes the output.
     """
-    if problem.output.runs_along(plan.microkernel.lanes) or visits_of(problem, plan)[1] == 1:
+    if keeps_sums_in_output(problem, plan.microkernel) or visits_of(problem, plan)[1] == 1:
         return 0.0
     sizes = dict(problem.extents)
     for dim, tile in ((dim, level.tile[dim]) for level in plan.levels for dim in level.order):
@@ -160,7 +160,7 @@ def evicted_again(problem: Problem, machine: Machine, plan: Plan) -> tuple[str, 
 
 def _line_bytes(problem: Problem, machine: Machine, plan: Plan, tensor: Tensor, level: str) -> int:
     """As `line_bytes`; sums that wait for the next visit outside of the output have no gaps."""
-    if tensor is problem.output and not tensor.runs_along(plan.microkernel.lanes):
+    if tensor is problem.output and not keeps_sums_in_output(problem, plan.microkernel):
         splits = any(
             p.tile[d] < problem.extent(d) for p in plan.levels for d in problem.reduction_dims
         )

@@ -27,7 +27,7 @@ from mopt_mlir.model.microkernel import (
     tiles_of,
 )
 from mopt_mlir.model.volume import Pieces, cut
-from mopt_mlir.plan import Plan
+from mopt_mlir.plan import Plan, keeps_sums_in_output
 from mopt_mlir.problem import Problem
 
 WINDOW = 400
@@ -89,7 +89,7 @@ def _evicted(problem: Problem, plan: Plan, cache: Cache) -> float:
     less often, the more tiles on other sets lie between. (Those that a single register tile has too
     many count as its own.)
     """
-    if not problem.output.runs_along(plan.microkernel.lanes):
+    if not keeps_sums_in_output(problem, plan.microkernel):
         return 0.0  # sums wait elsewhere, without gaps
     way = cache.size // cache.ways
     sizes, tiles, apart = dict(plan.microkernel.tile), 1, 1

@@ -36,7 +36,7 @@ from mopt_mlir.model.packing import (
     seconds_to_wait,
 )
 from mopt_mlir.model.rates import OUTPUT_PASSES
-from mopt_mlir.plan import LEVELS
+from mopt_mlir.plan import LEVELS, keeps_sums_in_output
 from mopt_mlir.problem import Problem
 from mopt_mlir.solver.scenarios import IN_PLACE, IN_PLACE_LEVEL, Scenario, scenarios
 from mopt_mlir.solver.sizes import useful_sizes, with_fewer_lines
@@ -182,7 +182,7 @@ class Evaluator:
         back, by the orders of loops, of which the objective knows the least only: those of
         `tilings`, of which `costs` are."""
         output = self.problem.output
-        if output.runs_along(self.choice.kernel.lanes):
+        if keeps_sums_in_output(self.problem, self.choice.kernel):
             return np.zeros(len(tilings))
         sizes = self._walker.sizes(tilings)
         waiting = waiting_sums(self.problem, self.classes, sizes, costs.classes)
@@ -290,7 +290,7 @@ class Evaluator:
     def _sums_at_least(self, sizes: Ints) -> Floats:
         """Seconds of DRAM for memory of partial sums (`model.cost.sums_seconds`)."""
         output, rates = self.problem.output, self.choice.rates
-        if output.runs_along(self.choice.kernel.lanes):
+        if keeps_sums_in_output(self.problem, self.choice.kernel):
             return np.zeros(len(sizes))
         waiting = least_waiting_sums(self.problem, sizes, rates.cores)
         return waiting * OUTPUT_PASSES * output.element.size / rates.bytes["DRAM"]

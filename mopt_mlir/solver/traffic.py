@@ -14,7 +14,7 @@ from mopt_mlir.model.cost import FILLS, OUTPUT, WEIGHTS, usable
 from mopt_mlir.model.footprint import MemoryAxis, joined_dims
 from mopt_mlir.model.packing import PACKED_COPIES
 from mopt_mlir.model.rates import OUTPUT_PASSES
-from mopt_mlir.plan import LEVELS
+from mopt_mlir.plan import LEVELS, keeps_sums_in_output
 from mopt_mlir.solver.axis_bounds import (
     facets,
     facets_of_pieces,
@@ -157,7 +157,7 @@ class Traffic(Variables):
         """Scaled seconds in which memory for partial sums comes and goes, at least
         (`model.cost.sums_seconds`)."""
         output = self.problem.output
-        waits = [not output.runs_along(choice.kernel.lanes) for choice in self.choices]
+        waits = [not keeps_sums_in_output(self.problem, c.kernel) for c in self.choices]
         reduction = [dim for dim in self.dims if dim in self.problem.reduction_dims]
         if not any(waits) or not reduction:
             return 0.0

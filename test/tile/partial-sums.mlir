@@ -118,7 +118,7 @@ func.func @split_inside_cores(%input: memref<1x16x8x16xf32>, %weights: memref<16
 
 // -----
 
-// Where lanes run along the output, it keeps the sums itself.
+// Where lanes run along the output, it keeps the sums itself,
 
 // CHECK-LABEL: func.func @lanes_along_output
 // CHECK-NOT:     %sums
@@ -133,6 +133,34 @@ func.func @lanes_along_output(%input: memref<1x1x14x16xf32>, %weights: memref<1x
       levels = [{name = "L2", order = ["c", "k", "w"], tile = {k = 16, w = 14, c = 8}}]}}
     ins(%input, %weights : memref<1x1x14x16xf32>, memref<1x1x16x16xf32>)
     outs(%output : memref<1x1x14x16xf32>)
+  return
+}
+
+// -----
+
+// but not if its pixels are a multiple of 512 bytes apart, so that the same channels of all of them
+// share few sets of the caches.
+
+// CHECK-LABEL: func.func @far_apart
+// CHECK:         %[[SUMS:.+]] = memref.alloc() {{.*}}mopt.scratch} : memref<8x2x7x16xf32>
+// CHECK:         affine.for %c_L2 = 0 to 16 step 8
+// CHECK:           affine.if
+// CHECK:             affine.vector_load %arg2
+// CHECK:           else
+// CHECK-COUNT-7:     affine.vector_load %[[SUMS]]
+// CHECK:           vector.outerproduct
+// CHECK:           affine.if
+// CHECK-COUNT-7:     affine.vector_store {{.*}} %arg2
+// CHECK:           else
+// CHECK-COUNT-7:     affine.vector_store {{.*}} %[[SUMS]]
+func.func @far_apart(%input: memref<1x1x14x16xf32>, %weights: memref<1x1x16x128xf32>,
+                     %output: memref<1x1x14x128xf32>) {
+  linalg.conv_2d_nhwc_hwcf {mopt.plan = {
+      machine = "znver5", threads = 1, packing = "whole",
+      microkernel = {lanes = "k", vector = 16, tile = {k = 16, w = 7}, reduction = ["c"]},
+      levels = [{name = "L2", order = ["c", "k", "w"], tile = {k = 128, w = 14, c = 8}}]}}
+    ins(%input, %weights : memref<1x1x14x16xf32>, memref<1x1x16x128xf32>)
+    outs(%output : memref<1x1x14x128xf32>)
   return
 }
 

@@ -329,17 +329,73 @@ func.func @next_strip(%input: memref<1x6x6x64xf32>, %weights: memref<3x3x64x512x
 
 // -----
 
-// Another tile of L2 has read them already.
+// Six tiles of L2 read them, so that five of six prefetches would be in vain.
 
 // CHECK-LABEL: func.func @strip_in_l2
 // CHECK-NOT:     affine.prefetch %arg1
 // CHECK:         return
-func.func @strip_in_l2(%input: memref<1x6x6x64xf32>, %weights: memref<3x3x64x512xf32>,
-                       %output: memref<1x4x4x512xf32>) {
+func.func @strip_in_l2(%input: memref<1x8x6x64xf32>, %weights: memref<3x3x64x512xf32>,
+                       %output: memref<1x6x4x512xf32>) {
   linalg.conv_2d_nhwc_hwcf {mopt.plan = {
       machine = "znver5", threads = 1, packing = "none", levels = [
           {name = "L2", order = ["k", "h", "w", "c", "r", "s"],
-           tile = {k = 512, h = 2, w = 4, c = 64, r = 3, s = 3}}],
+           tile = {k = 512, h = 1, w = 4, c = 64, r = 3, s = 3}}],
+      microkernel = {lanes = "k", vector = 16, tile = {k = 32, w = 4}, reduction = ["r", "s", "c"]}}}
+    ins(%input, %weights : memref<1x8x6x64xf32>, memref<3x3x64x512xf32>)
+    outs(%output : memref<1x6x4x512xf32>)
+  return
+}
+
+// -----
+
+// Behind the last quarter of the channels comes the first one of the next 32 output channels. That is
+// not affine.
+
+// CHECK-LABEL: func.func @strip_around
+// CHECK:         affine.for %[[K:k.*]] = 0 to 512 step 32
+// CHECK:           affine.for %[[FIRST:c.*]] = 0 to 64 step 16
+// CHECK:             affine.for %h = 0 to 4
+// CHECK-DAG:           %[[BACK:.+]] = arith.select %{{.+}}, %c-64, %c0
+// CHECK-DAG:           %[[NEXT:.+]] = arith.select %{{.+}}, %c32, %c0
+// CHECK:               affine.for %[[C:c.*]] = #{{.+}}(%[[FIRST]]) to
+// CHECK-DAG:             %[[AT:.+]] = affine.apply #{{.+}}(%[[C]], %[[BACK]])
+// CHECK-DAG:             %[[CHANNEL:.+]] = affine.apply #{{.+}}(%[[K]], %[[NEXT]], %{{.+}})
+// CHECK:                 memref.prefetch %arg1[%{{.+}}, %{{.+}}, %[[AT]], %[[CHANNEL]]], read
+func.func @strip_around(%input: memref<1x6x6x64xf32>, %weights: memref<3x3x64x512xf32>,
+                        %output: memref<1x4x4x512xf32>) {
+  linalg.conv_2d_nhwc_hwcf {mopt.plan = {
+      machine = "znver5", threads = 1, packing = "none", levels = [
+          {name = "L2", order = ["k", "c", "h", "w", "r", "s"],
+           tile = {k = 32, h = 4, w = 4, c = 16, r = 3, s = 3}}],
+      microkernel = {lanes = "k", vector = 16, tile = {k = 32, w = 4}, reduction = ["r", "s", "c"]}}}
+    ins(%input, %weights : memref<1x6x6x64xf32>, memref<3x3x64x512xf32>)
+    outs(%output : memref<1x4x4x512xf32>)
+  return
+}
+
+// -----
+
+// Rows of output channels that are packed next: 16 steps of the innermost loop are shared by four
+// register tiles, each asks for four rows of two lines at each tap, behind the last block of channels
+// for the first one of the next 32 output channels.
+
+// CHECK:         #[[WRAP:.+]] = affine_map<(d0) -> ((d0 + 16) floordiv 64)>
+// CHECK-LABEL: func.func @next_block_of_rows
+// CHECK:         affine.for %k_L2 = 0 to 512 step 32
+// CHECK:           affine.for %c_L2 = 0 to 64 step 16
+// CHECK:             affine.for %h = 0 to 4
+// CHECK:               %[[WRAPS:.+]] = affine.apply #[[WRAP]](%c_L2)
+// CHECK:               affine.for %[[R:r.*]] = 0 to 3 iter_args
+// CHECK:                 affine.for %[[S:s.*]] = 0 to 3 iter_args
+// CHECK-NEXT:              affine.prefetch %arg1[%[[R]], %[[S]], %c_L2 + %h * 4 - %[[WRAPS]] * 64 + 16, %k_L2 + %[[WRAPS]] * 32], read, locality<2>
+// CHECK-NEXT:              affine.prefetch %arg1[%[[R]], %[[S]], %c_L2 + %h * 4 - %[[WRAPS]] * 64 + 16, %k_L2 + %[[WRAPS]] * 32 + 16], read, locality<2>
+// CHECK-NEXT:              affine.prefetch %arg1[%[[R]], %[[S]], %c_L2 + %h * 4 - %[[WRAPS]] * 64 + 17, %k_L2 + %[[WRAPS]] * 32], read, locality<2>
+func.func @next_block_of_rows(%input: memref<1x6x6x64xf32>, %weights: memref<3x3x64x512xf32>,
+                              %output: memref<1x4x4x512xf32>) {
+  linalg.conv_2d_nhwc_hwcf {mopt.plan = {
+      machine = "znver4", threads = 1, packing = "L2", prefetch = "L2", levels = [
+          {name = "L2", order = ["k", "c", "h", "w", "r", "s"],
+           tile = {k = 32, h = 4, w = 4, c = 16, r = 3, s = 3}}],
       microkernel = {lanes = "k", vector = 16, tile = {k = 32, w = 4}, reduction = ["r", "s", "c"]}}}
     ins(%input, %weights : memref<1x6x6x64xf32>, memref<3x3x64x512xf32>)
     outs(%output : memref<1x4x4x512xf32>)

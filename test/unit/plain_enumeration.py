@@ -239,6 +239,16 @@ class One:
         return self.problem.weights.runs_along(self.kernel.lanes)
 
     @property
+    def sums_stay(self) -> bool:
+        """Whether the output keeps sums until the next visit: in rows of vectors, of pixels of
+        which not every one falls on the same eighth of L1's sets (64 of 64 bytes)."""
+        output, seen = self.problem.output, self.problem.input.dims
+        pixels = [d for d in self.problem.parallel_dims if d in seen and self.problem.extent(d) > 1]
+        lines = [(output.step(dim) or 0) * output.element.size / 64 for dim in pixels]
+        crowded = bool(lines) and min(lines) % 8 == 0 and self.kernel.lanes not in seen
+        return output.runs_along(self.kernel.lanes) and not crowded
+
+    @property
     def gathers(self) -> bool:
         """Whether vectors are transposed: the weights of a channel follow each other in memory as
         the reduction reads them, one channel after the other."""
@@ -485,7 +495,7 @@ class One:
     def memory_for_sums(self) -> Array:
         """Seconds of memory for the sums of tiles that a loop over the reduction comes back to."""
         found: Any = np.zeros(1)
-        if self.problem.output.runs_along(self.kernel.lanes):
+        if self.sums_stay:
             return np.asarray(found)
         for level, cores in ((0, 1), (1, self.cores)):
             comes_back: Any = False
