@@ -20,13 +20,9 @@ from mopt_mlir.codegen.operands import Operands, Position, element
 from mopt_mlir.codegen.place import Place
 from mopt_mlir.codegen.prefetch import InputPrefetch
 from mopt_mlir.codegen.prefetch_output import output_prefetch
+from mopt_mlir.codegen.prefetch_panels import PanelPrefetch
 from mopt_mlir.codegen.prefetch_pixels import PixelPrefetch, has_channels_last
-from mopt_mlir.codegen.prefetch_weights import (
-    BlockPrefetch,
-    PanelPrefetch,
-    RowPrefetch,
-    StripPrefetch,
-)
+from mopt_mlir.codegen.prefetch_weights import BlockPrefetch, RowPrefetch, StripPrefetch
 from mopt_mlir.codegen.ranges import nearest
 from mopt_mlir.plan import Microkernel
 from mopt_mlir.problem import Problem, Tensor

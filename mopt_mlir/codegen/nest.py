@@ -16,13 +16,14 @@ from typing import Any
 
 from mopt_mlir.codegen.builder import Builder
 from mopt_mlir.codegen.index import Index
+from mopt_mlir.codegen.lookahead import Lookahead
 from mopt_mlir.codegen.microkernel import emit_microkernel
 from mopt_mlir.codegen.operands import Operands, Panels
 from mopt_mlir.codegen.packing import SCRATCH_ALIGNMENT, emit_packing, panel_shape
 from mopt_mlir.codegen.partials import Partials, partials_shape
 from mopt_mlir.codegen.place import Place, Ranges
 from mopt_mlir.codegen.ranges import Range, sizes_of
-from mopt_mlir.codegen.upcoming import Around, Lookahead, NextBlock, Stepped, Upcoming
+from mopt_mlir.codegen.upcoming import Around, NextBlock, Stepped, Upcoming
 from mopt_mlir.plan import Level, Plan, keeps_sums_in_output
 from mopt_mlir.problem import Problem, Role
 

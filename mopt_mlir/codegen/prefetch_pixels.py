@@ -40,7 +40,9 @@ class PixelPrefetch:
 
     Along the axis `row` of pixels these are `pixels` from `first` on, `apart` of them from one to
     the next, and as many further on at each step of the loop over the taps `tap`, if there is one.
-    Of the other image dims of the microkernel it is all pixels, `rows` of them.
+    Of the other image dims of the microkernel it is all pixels, `rows` of them. It begins anew
+    after so many `steps`: the channels of a line, or fewer if the loop has not as many; a power of
+    two, as there is no cheap remainder of another number.
     """
 
     builder: Builder
@@ -56,6 +58,7 @@ class PixelPrefetch:
     first: Index
     pixels: int
     apart: int
+    steps: int
 
     @staticmethod
     def of(
@@ -101,20 +104,19 @@ class PixelPrefetch:
             part * (each * taps),
             each,
             apart,
+            1 << (min(ranges[dim].size, LINE_BYTES // tensor.element.size).bit_length() - 1),
         )
         return found if has_room(found.at_once, kernel, 1) else None
 
     @property
     def turns(self) -> int:
-        """Steps after which it begins anew: a power of two, as there is no cheap remainder of
-        another number, and at most the channels of a line."""
-        most = LINE_BYTES // self.tensor.element.size
-        return min(most, 1 << (self.pixels - 1).bit_length())
+        """How many of the `steps` ask for other pixels: a power of two."""
+        return min(self.steps, 1 << (self.pixels - 1).bit_length())
 
     @property
     def every(self) -> int:
-        """Of the steps, as many as there are lines to ask for."""
-        return LINE_BYTES // self.tensor.element.size // self.turns
+        """Of so many steps one asks."""
+        return self.steps // self.turns
 
     @property
     def at_once(self) -> int:
@@ -151,11 +153,11 @@ class PixelPrefetch:
 
 
 def has_channels_last(problem: Problem, kernel: Microkernel, ranges: Mapping[str, Range]) -> bool:
-    """Whether the innermost loop of `kernel` runs along the channels of pixels, which each have a
-    line of them or more, and asks for as many in `ranges`."""
+    """Whether the innermost loop of `kernel`, if it is one in `ranges`, runs along the channels of
+    pixels, which each have a line of them or more."""
     tensor = problem.input
     if kernel.lanes in tensor.dims or not kernel.reduction:
         return False
-    line = LINE_BYTES // tensor.element.size
     dim = kernel.reduction[-1]
-    return tensor.step(dim) == 1 and min(problem.extent(dim), ranges[dim].size) >= line
+    long = problem.extent(dim) * tensor.element.size >= LINE_BYTES
+    return tensor.step(dim) == 1 and long and not ranges[dim].is_point

@@ -81,7 +81,27 @@ func.func @shared(%input: memref<1x56x56x64xf32>, %weights: memref<1x1x64x64xf32
   return
 }
 
-// Pixels of half a line of channels, or tiles of them, are left to the hardware.
+// Of tiles of eleven channels eight steps are enough, if each asks for two pixels, here of the next
+// channels.
+
+// CHECK-LABEL: func.func @part_of_a_line
+// CHECK:         affine.for %c_L1 = 0 to 66 step 11
+// CHECK:           affine.for %[[C:c_.+]] = #{{.*}}(%c_L1) to
+// CHECK-NEXT:        %[[TURN:.*]] = affine.apply #{{.*}}(%[[C]])
+// CHECK-NEXT:        affine.prefetch %arg0[0, 0, %w + %[[TURN]], %[[C]] + 11], read
+// CHECK-NEXT:        affine.prefetch %arg0[0, 0, %w + %[[TURN]] + 8, %[[C]] + 11], read
+func.func @part_of_a_line(%input: memref<1x1x56x66xf32>, %weights: memref<1x1x66x16xf32>,
+                          %output: memref<1x1x56x16xf32>) {
+  linalg.conv_2d_nhwc_hwcf {mopt.plan = {
+      machine = "znver4", threads = 1, packing = "none", prefetch = "L2",
+      levels = [{name = "L1", order = ["k", "w", "c"], tile = {k = 16, w = 56, c = 11}}],
+      microkernel = {lanes = "k", vector = 16, tile = {k = 16, w = 14}, reduction = ["c"]}}}
+    ins(%input, %weights : memref<1x1x56x66xf32>, memref<1x1x66x16xf32>)
+    outs(%output : memref<1x1x56x16xf32>)
+  return
+}
+
+// Pixels of half a line of channels are left to the hardware.
 
 // CHECK-LABEL: func.func @few_channels
 // CHECK-NOT:     prefetch %arg0

@@ -1,0 +1,229 @@
+"""What the loops of a nest tell of what is accessed next, and whether asking for it pays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+
+from mopt_mlir.codegen.index import Index
+from mopt_mlir.codegen.ranges import Range, sizes_of
+from mopt_mlir.codegen.upcoming import (
+    AHEAD_CYCLES,
+    FMA_PER_CYCLE,
+    NextBlock,
+    NextInput,
+    NextOutput,
+    NextWeights,
+    Ranges,
+    Stepped,
+    Turn,
+    Upcoming,
+    Visits,
+    cache_of,
+    has_room,
+    reach,
+    rows_at_once,
+)
+from mopt_mlir.plan import Level, Plan
+from mopt_mlir.problem import Problem, Role, Tensor
+
+FEW_PASSES = 4
+"""Through the weights, of which the first finds them outside of L2: where there are more, asking
+for them is in vain too often. (Measured on Zen 4, cold: a 1x1 layer that reads weights in place in
+four passes takes 35% less time with AVX-512 code, a 3x3 one 3% more with AVX2 code.)"""
+
+VAIN_COST = 0.4
+"""Of a prefetch that nobody waits for, in what one saves that is used. (Tried on sampled plans of
+Table 1 and of validation's test set, on Zen 5.)"""
+
+
+@dataclass(frozen=True)
+class Foresight:
+    """What prefetches of a tensor are good for: they come in time `cycles` ahead, and save a part
+    of the waiting. `near` has these parts, each for at most so many bytes of the tensor that are
+    accessed until then: what was asked for is in L1 still, in L2, or perhaps there."""
+
+    cycles: int
+    near: tuple[tuple[int, float], ...]
+
+
+INPUT = Foresight(AHEAD_CYCLES, ((32 << 10, 1.0), (64 << 10, 0.8), (256 << 10, 0.5)))
+OUTPUT = Foresight(350, ((8 << 10, 1.0), (32 << 10, 0.8), (256 << 10, 0.5)))
+"""Stores wait in a buffer, if need be, but much else is read beside the output. (Both were tried on
+sampled plans of Table 1, on Zen 5.)"""
+
+
+@dataclass(frozen=True)
+class Lookahead:
+    """Tells what the nest of `plan` for `problem` accesses next."""
+
+    problem: Problem
+    plan: Plan
+
+    def block(self, channels: Range, ranges: Ranges) -> NextBlock | None:
+        """What is packed after the block of output `channels`, if that is known and worth
+        prefetching; `ranges` is what the block is used for."""
+        (channel,) = self.problem.by_role(Role.OUT_CHANNEL)
+        reduction = self.plan.microkernel.reduction
+        if not reduction:
+            return None
+        weights = [dim for dim in self.problem.names if dim in self.problem.weights.dims]
+        moved = max(weights, key=lambda dim: ranges[dim].depth)
+        if not ranges[moved].depth:
+            return None
+        tiles = self._uses(ranges)
+        if prod(tiles.values()) == 1:
+            return None
+        first, shift, wraps = channels.start + channels.size, 0, None
+        if moved != channel:
+            first, shift = channels.start, ranges[moved].size
+            wraps = self._wraps(moved, channel, ranges)
+        turns = self._turns({**ranges, channel: channels}, (*tiles, channel))
+        along = None if moved == channel else moved
+        into = cache_of(self.plan)
+        found = NextBlock(first, channels.size, along, shift, turns, into, wraps)
+        return found if self._is_worth_while(channels.size, max(tiles.values())) else None
+
+    def _turns(self, ranges: Ranges, dims: Iterable[str]) -> tuple[Turn, ...]:
+        """Those of the register tiles in `ranges` along `dims`, as far as there are several."""
+        extents = {dim: self.plan.microkernel.extent(dim) for dim in dims}
+        return tuple(
+            Turn(dim, ranges[dim].start, unit, -(-ranges[dim].size // unit))
+            for dim, unit in extents.items()
+            if ranges[dim].size > unit
+        )
+
+    def _wraps(self, moved: str, channel: str, ranges: Ranges) -> tuple[Index, int] | None:
+        """Where blocks along the reduction dim `moved` end, and the end of the last one of all that
+        the loop around them, over the output channels, has for each of its steps."""
+        others = [dim for dim in self.problem.weights.dims if dim != moved]
+        around = max((ranges[dim].depth for dim in others), default=0)
+        whole = ranges[moved].within == self.problem.extent(moved)
+        if not whole or not around or ranges[channel].depth != around:
+            return None
+        size = ranges[moved].size
+        return ranges[moved].start + size, -(-ranges[moved].within // size) * size
+
+    def _is_worth_while(self, count: int, tiles: int) -> bool:
+        """Whether the multiply-adds of a step leave room for prefetches of `count` channels, if
+        `tiles` register tiles share them.
+
+        These are those along one dim of the image, though more of them share the prefetches: plans
+        that ask for their next block only if all count take 6% longer (of 18, up to 14%; Zen 5)."""
+        kernel, weights = self.plan.microkernel, self.problem.weights
+        inner, sizes = kernel.reduction[1:], self.plan.levels[-1].tile
+        size = (weights.step(kernel.reduction[0]) or 1) * weights.element.size
+        taps = prod(sizes[dim] for dim in inner)
+        return has_room(rows_at_once(-(-count // tiles), size), kernel, taps)
+
+    def _uses(self, ranges: Ranges) -> dict[str, int]:
+        """The register tiles along each dim that read the same weights, in `ranges`."""
+        return {
+            dim: -(-ranges[dim].size // self.plan.microkernel.extent(dim)) for dim in self._pixels
+        }
+
+    def weights(self, stepped: Stepped, ranges: Ranges) -> NextWeights:
+        """The weights that are read next, which `stepped` tells, in a loop through `ranges` that
+        reads the current ones again and again."""
+        dim, step = stepped.dim, stepped.step
+        tiles = self._uses(ranges)
+        along = max(tiles, key=lambda dim: tiles[dim])
+        unit = self.plan.microkernel.extent(along)
+        near = next((v.tile for v in self.plan.levels if v.name == "L2"), {})
+        far = step >= near.get(dim, 1) or self.reads_weights_once
+        fresh = far or self.reads_weights_seldom
+        into = cache_of(self.plan)
+        return NextWeights(dim, step, along, unit, tiles[along], far, fresh, into, stepped.around)
+
+    @property
+    def reads_weights_once(self) -> bool:
+        """Whether tiles of L1 take in all pixels of several, so that all weights come from
+        memory."""
+        return bool(self._pixels) and self._passes(self.plan.levels[-1:]) == 1
+
+    @property
+    def reads_weights_seldom(self) -> bool:
+        """Whether a large part of the weights comes from memory, as few tiles of L2 or of L1 take
+        in all pixels."""
+        return bool(self._pixels) and self._passes(self.plan.levels[-2:]) <= FEW_PASSES
+
+    def _passes(self, levels: Sequence[Level]) -> int:
+        """How many tiles of one of `levels` take in all pixels."""
+        pixels = {dim: self.problem.extent(dim) for dim in self._pixels}
+        return min(
+            (prod(-(-n // level.tile[dim]) for dim, n in pixels.items()) for level in levels),
+            default=1,
+        )
+
+    @property
+    def _pixels(self) -> list[str]:
+        """The dims of input and output: the loops that read the same weights again."""
+        return [dim for dim in self.problem.parallel_dims if dim in self.problem.input.dims]
+
+    def inside(self, outer: Upcoming, dim: str, ranges: Ranges, step: int) -> Upcoming:
+        """What is accessed next inside a loop over `dim`, which goes through `ranges` in steps of
+        `step`. `outer` was that outside of the loop."""
+        return replace(
+            outer,
+            input=self._next_input(outer.input, dim, ranges, step),
+            output=self._next_output(outer.output, dim, ranges, step),
+        )
+
+    def _next_input(
+        self, outer: NextInput | None, dim: str, ranges: Ranges, step: int
+    ) -> NextInput | None:
+        """Of the loops that move in the input by more than taps, the one whose prefetches save the
+        most tells it, the outermost of several."""
+        if dim in self.problem.by_role(Role.FILTER):
+            return outer
+        if dim in self.problem.input.dims:
+            saves = self._saves(self.problem.input, INPUT, dim, ranges, step)
+            return NextInput(dim, step, saves) if saves > _saved(outer) else outer
+        if outer is None or outer.along is not None:
+            return outer
+        unit = self.plan.microkernel.extent(dim)
+        tiles = -(-ranges[dim].size // unit)
+        return replace(outer, along=dim, unit=unit, tiles=tiles)
+
+    def _next_output(
+        self, outer: NextOutput | None, dim: str, ranges: Ranges, step: int
+    ) -> NextOutput | None:
+        """Of the loops that move in the output, the one whose prefetches save the most tells it;
+        those over the reduction inside of it make visits."""
+        if dim not in self.problem.parallel_dims:
+            return outer and replace(outer, visits=_visits(outer.visits, dim, ranges[dim], step))
+        saves = self._saves(self.problem.output, OUTPUT, dim, ranges, step)
+        return NextOutput(dim, step, saves) if saves > _saved(outer) else outer
+
+    def _saves(
+        self, tensor: Tensor, foresight: Foresight, dim: str, ranges: Ranges, step: int
+    ) -> float:
+        """The part of the waiting for `tensor` that prefetches for the next step save, in a loop
+        over `dim`, which goes through `ranges` in steps of `step`. What they ask for behind the
+        last step is hardly ever used next, and takes time and room."""
+        tile = {**sizes_of(ranges), dim: step}
+        cycles = prod(tile.values()) / (self.plan.microkernel.vector * FMA_PER_CYCLE)
+        size = _bytes(tensor, tile)
+        kept = next((part for limit, part in foresight.near if size <= limit), 0.0)
+        used = 1 - (1 + VAIN_COST) * step / ranges[dim].size
+        return used * min(1.0, cycles / foresight.cycles) * kept
+
+
+def _saved(outer: NextInput | NextOutput | None) -> float:
+    return 0.0 if outer is None else outer.saves
+
+
+def _visits(outer: Visits | None, dim: str, through: Range, step: int) -> Visits:
+    """The visits inside a loop over the reduction `dim`, which goes `through` it in steps of
+    `step`. `outer` were those outside of the loop; of several dims the one with most visits
+    counts."""
+    if outer is not None and outer.dim == dim:
+        return replace(outer, unit=step)
+    inner = Visits(dim, through, step)
+    return outer if outer is not None and outer.count >= inner.count else inner
+
+
+def _bytes(tensor: Tensor, sizes: Mapping[str, int]) -> int:
+    """Bytes of the box in `tensor` that a tile of `sizes` accesses."""
+    return tensor.element.size * prod(1 + reach(axis, sizes) for axis in tensor.axes)

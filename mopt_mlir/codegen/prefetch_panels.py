@@ -1,0 +1,111 @@
+"""Prefetching packed weights, the panels that are read next."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from mopt_mlir.codegen.builder import Builder
+from mopt_mlir.codegen.index import Index
+from mopt_mlir.codegen.operands import Panels
+from mopt_mlir.codegen.prefetch_weights import LEFT_TO_L2
+from mopt_mlir.codegen.ranges import Range
+from mopt_mlir.codegen.upcoming import LINE_BYTES, NextWeights, part_of
+
+
+@dataclass(frozen=True)
+class PanelPrefetch:
+    """The part of the panels that are read next which one register tile asks for.
+
+    At each step of a long reduction loop, over `dim`, `each` of their lines are asked for, from
+    line `first` on, `spacing` elements further on at each step: where all that lies between two
+    steps is read, those of one register tile follow each other. So memory delivers while the
+    current panels are used, instead of all at once when they change.
+    """
+
+    builder: Builder
+    panels: Panels
+    following: NextWeights
+    panel: Index
+    dim: str
+    ranges: Mapping[str, Range]
+    first: Index
+    each: int
+    spacing: int
+
+    @staticmethod
+    def of(
+        builder: Builder,
+        panels: Panels,
+        following: NextWeights | None,
+        panel: Index,
+        ranges: Mapping[str, Range],
+    ) -> PanelPrefetch | None:
+        """That of the register tile at the start of `ranges`, which reads `panel`, if it is worth
+        while."""
+        if following is None or not panels.reduction:
+            return None
+        size = _element_size(panels.memref)
+        if prod(panels.memref.type.shape) * size <= LEFT_TO_L2:
+            return None
+        dim = _asking(panels, ranges)
+        read, step = _per_step(panels, ranges, dim)
+        lines = -(-read * size // LINE_BYTES)
+        each, part = part_of(builder, lines, following, ranges)
+        together = ranges[dim].size if read == step else 1
+        spacing = each * (LINE_BYTES // size) if read == step else step
+        first = part * (together * each)
+        return PanelPrefetch(builder, panels, following, panel, dim, ranges, first, each, spacing)
+
+    def emit(self, point: Mapping[str, Index]) -> None:
+        """Ask for the lines of the step at `point`, which has the reduction dims that are known."""
+        panels, following = self.panels, self.following
+        begin = {dim: self.ranges[dim].start for dim in panels.reduction}
+        panel, step = self.panel, point[self.dim] - begin[self.dim]
+        at = {dim: point.get(dim, start) for dim, start in begin.items()}
+        at[self.dim] = begin[self.dim]
+        if following.dim == panels.channel:
+            panel = panel + following.step // panels.width
+        else:
+            at[following.dim] = at[following.dim] + following.step
+        inner = [at[dim] - panels.starts[dim] for dim in panels.reduction]
+        per_line = LINE_BYTES // _element_size(panels.memref)
+        for line in range(self.each):
+            lane = (self.first + line) * per_line + step * self.spacing
+            self.builder.prefetch(panels.memref, [panel, *inner, lane], following.into)
+
+
+def _asking(panels: Panels, ranges: Mapping[str, Range]) -> str:
+    """The longest loop of the reduction, or the first one inside of it that reads without gaps."""
+    longest = max(panels.reduction, key=lambda dim: ranges[dim].size)
+    loops = panels.reduction[panels.reduction.index(longest) :]
+    dense = (dim for dim in loops if ranges[dim].size > 1 and _reads_run(panels, ranges, dim))
+    return next(dense, longest)
+
+
+def _reads_run(panels: Panels, ranges: Mapping[str, Range], dim: str) -> bool:
+    """Whether a step of `dim` reads one run of a panel."""
+    extents = dict(zip(panels.reduction, panels.memref.type.shape[1:-1], strict=True))
+    inner = panels.reduction[panels.reduction.index(dim) + 1 :]
+    moving = [i for i, name in enumerate(inner) if ranges[name].size > 1]
+    rest = inner[min(moving, default=0) + 1 :]
+    return all(ranges[name].size == extents[name] for name in rest)
+
+
+def _per_step(panels: Panels, ranges: Mapping[str, Range], dim: str) -> tuple[int, int]:
+    """Elements of a panel that one step of `dim` reads, and from one step to the next."""
+    extents = dict(zip(panels.reduction, panels.memref.type.shape[1:-1], strict=True))
+    step: int = panels.memref.type.shape[-1]
+    read = step
+    for inner in reversed(panels.reduction[panels.reduction.index(dim) + 1 :]):
+        read += (ranges[inner].size - 1) * step
+        step *= extents[inner]
+    return read, step
+
+
+def _element_size(memref: Any) -> int:
+    """Bytes of an element of a memref of floats."""
+    width: int = memref.type.element_type.width
+    return width // 8
