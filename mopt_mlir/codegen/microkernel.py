@@ -22,7 +22,7 @@ from mopt_mlir.codegen.prefetch import InputPrefetch
 from mopt_mlir.codegen.prefetch_output import output_prefetch
 from mopt_mlir.codegen.prefetch_panels import PanelPrefetch
 from mopt_mlir.codegen.prefetch_pixels import PixelPrefetch, has_channels_last
-from mopt_mlir.codegen.prefetch_weights import BlockPrefetch, RowPrefetch, StripPrefetch
+from mopt_mlir.codegen.prefetch_weights import RowPrefetch, StripPrefetch
 from mopt_mlir.codegen.ranges import nearest
 from mopt_mlir.plan import Microkernel
 from mopt_mlir.problem import Problem, Tensor
@@ -153,11 +153,11 @@ def _weights_ahead(
     found: list[_Prefetch | None] = []
     if panels is not None and panel is not None:
         found.append(RowPrefetch.of_block(builder, problem, operands.weights, panels, start))
-        found.append(BlockPrefetch.of(builder, problem, operands.weights, panels, ranges))
+        found.append(StripPrefetch.of_block(builder, problem, operands.weights, panels, ranges))
         found.append(PanelPrefetch.of(builder, panels, following, panel, ranges))
     elif following is not None:
         in_place = builder, problem, kernel, operands.weights, following, ranges
-        found += [RowPrefetch.in_place(*in_place), StripPrefetch.of(*in_place)]
+        found += [RowPrefetch.in_place(*in_place), StripPrefetch.in_place(*in_place)]
     return (prefetch for prefetch in found if prefetch is not None)
 
 

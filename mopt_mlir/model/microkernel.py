@@ -48,11 +48,16 @@ sets of L1: none stays there until the next register tile, and they are pages ap
 foresees them. Measured on Zen 4 with operations of one slot and HWCF filters of 1024 and 2048
 channels: those of 1056 channels cost nothing."""
 
-SHARED_SETS = 1.5
+SHARED_SETS = 2.5
 """The power of the part of a page that rows of weights are apart, or have in common with what they
 are apart, by which such lines cost less where those of all steps share more sets than one. Measured
-like that with filters of 128 to 512 channels, whose lines cost 0.1 to 1.2 cycles; half of the own
-plans for 512 channels are up to 18% faster packed."""
+like that with 512 channels, 0.45 cycles, and 256, 0.15."""
+
+APART_CYCLES = 0.15
+"""More for each line of weights in place, if operations take one slot. (Where pitches have nothing
+in common, lines cost 0.1 cycles more than packed ones, with warm caches. But own plans of AVX2 code
+for filters of 64 to 384 channels take 4.9% less time, cold, where the model packs 24 of 28 than
+where it packs three; with AVX-512 code it is all the same.)"""
 
 EVICTED_STORE_CYCLES = 4.0
 """For each line of output too many in a set of L1: a store waits for it, and for the one that is
@@ -262,7 +267,7 @@ def _register_tile(
         if kernel.lanes in problem.weights.dims:  # a group: no operand is the same for two outputs
             input_, weights, whole, single = rows * width, width, (rows + 1) * vectors, 0
     crossed = (machine.crossing_cycles or 0.0) * whole * crossing
-    in_place = 0.0 if panels else _in_same_sets(problem, machine, kernel, width)
+    in_place = 0.0 if panels else _in_place_cycles(problem, machine, kernel, width, slots)
     too_many = _conflicts(machine, broadcast(problem, kernel), tile)
     evicted = _conflicts(machine, problem.output, tile)
     store = machine.evicted_store_cycles or EVICTED_STORE_CYCLES
@@ -272,7 +277,7 @@ def _register_tile(
         accumulators=rows * vectors,
         slots=slots,
         loads=single + whole * (slots + crossing),
-        waiting=CONFLICT_CYCLES * too_many + crossed + SAME_SETS_CYCLES * in_place * exposed(slots),
+        waiting=CONFLICT_CYCLES * too_many + crossed + in_place,
         stored=store_cycles(machine, rows * vectors * slots),
         store_conflicts=max(store, EVICTED_SUMS_CYCLES) * evicted if in_output else 0.0,
         lines=rows * width * problem.output.element.size / machine.cache("L1").line,
@@ -295,9 +300,12 @@ def _conflicts(machine: Machine, tensor: Tensor, tile: Mapping[str, int]) -> int
     return conflicting_lines(tensor, sizes, machine.cache("L1"))
 
 
-def _in_same_sets(problem: Problem, machine: Machine, kernel: Microkernel, width: int) -> float:
-    """Lines of weights in place that a step loads in vectors, `width` elements altogether, if those
-    of all steps are on the same sets of L1, and the less of them the more sets they share."""
+def _in_place_cycles(
+    problem: Problem, machine: Machine, kernel: Microkernel, width: int, slots: int
+) -> float:
+    """What a step waits for weights in place that it loads in vectors, `width` elements altogether:
+    the more, the fewer sets of L1 those of all steps share, and the less, the more slots an
+    operation takes."""
     cache, weights = machine.cache("L1"), problem.weights
     if kernel.lanes not in weights.dims or kernel.lanes in problem.input.dims:
         return 0.0
@@ -308,7 +316,8 @@ def _in_same_sets(problem: Problem, machine: Machine, kernel: Microkernel, width
     way = cache.size // cache.ways
     apart = gcd(pitch * weights.element.size, way)
     shared: float = (apart / way) ** SHARED_SETS
-    return shared * width * weights.element.size / cache.line
+    each = SAME_SETS_CYCLES * shared * exposed(slots) + (APART_CYCLES if slots == 1 else 0.0)
+    return each * width * weights.element.size / cache.line
 
 
 def _crossing(problem: Problem, machine: Machine, kernel: Microkernel) -> float:

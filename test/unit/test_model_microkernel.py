@@ -115,7 +115,7 @@ def test_outputs_that_are_transposed_first_are_stored_less_closely(
 
 @pytest.mark.parametrize(
     ("channels", "bits", "measured"),
-    [(512, 256, 0.1), (1024, 256, 3.0), (1056, 256, 0.2), (2048, 256, 3.2), (1024, 512, 0.5)],
+    [(512, 256, 0.45), (1024, 256, 3.0), (1056, 256, 0.2), (2048, 256, 3.2), (1024, 512, 0.5)],
 )
 def test_filters_whose_rows_share_sets_of_l1_are_waited_for(
     channels: int, bits: int, measured: float
