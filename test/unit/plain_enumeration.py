@@ -479,14 +479,16 @@ class One:
         return np.asarray(np.maximum(comes, each * block / packs) - each * block / packs)
 
     def runs(self) -> Array:
-        """Elements of the output behind one of another L1 tile."""
+        """Elements of the output behind one of another L1 tile, or behind a gap."""
         dims = [dim for axis in self.problem.output.axes for dim in axis.dims]
         points = dict(zip(dims, np.indices([self.problem.extent(d) for d in dims]), strict=True))
+        places = sum(points[dim] * (self.problem.output.step(dim) or 0) for dim in dims)
+        gaps = np.diff(np.asarray(places).ravel()) != 1
 
         @cache
         def number(sizes: tuple[tuple[str, int], ...]) -> int:
             of_tile = np.array([(points[dim] // size).ravel() for dim, size in sizes])
-            return 1 + int((of_tile[:, 1:] != of_tile[:, :-1]).any(axis=0).sum())
+            return 1 + int(((of_tile[:, 1:] != of_tile[:, :-1]).any(axis=0) | gaps).sum())
 
         ordered = sorted(dims, key=self.problem.names.index)
         sizes = product(*([(dim, c.sizes[2]) for c in self.cuts[dim]] for dim in ordered))
