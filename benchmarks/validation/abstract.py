@@ -57,9 +57,10 @@ def in_short(trials: Sequence[Trial]) -> str:
 
     limits = [f for f in found if "among the sample" in f.title and not isnan(f.value)]
     reasons = reasons_of(trials)
+    sampled = [[len(verdict.sample) for verdict in trial.verdicts] for trial in trials]
     leads = [[v.lead for v in trial.verdicts if not isnan(v.lead)] for trial in trials]
     return _TEXT.format(
-        samples=round(median([len(verdict.sample) for verdict in verdicts] or [0])),
+        samples=_between([median(found) for found in sampled if found], "{:.0f}".format),
         wins=f"{sum(v.lead >= 1 for v in verdicts)} of {len(verdicts)}",
         advantage=_between([geometric_mean(found) for found in leads if found], number),
         own=_between(values_of("own plan, against all: mean"), percent),

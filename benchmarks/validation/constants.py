@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from mopt_mlir.codegen import prefetch, prefetch_output, upcoming
+from mopt_mlir.codegen import (
+    lookahead,
+    prefetch,
+    prefetch_output,
+    prefetch_pixels,
+    prefetch_weights,
+    upcoming,
+)
 from mopt_mlir.machine import by_name
 from mopt_mlir.model import cost, microkernel, packing, rates, visits
 from mopt_mlir.model.estimate import EXPOSED
+from mopt_mlir.plan import SHARED_SETS_BYTES
 
 from .tables import Rows
 
@@ -64,6 +72,27 @@ def constant_rows() -> Rows:
             "a line of an HWCF filter in place whose rows are a multiple of 4 KiB apart",
             f"{microkernel.SAME_SETS_CYCLES:g} cycles, a quarter for operations of two slots",
             "a convolution with filters of 32 to 2048 channels, Zen 4",
+        ],
+        [
+            "the same for rows that share several sets, by the part of 4 KiB that they are apart, and "
+            "for any line in place where an operation takes one slot",
+            f"to the power of {microkernel.SHARED_SETS:g}, {microkernel.APART_CYCLES:g} cycles",
+            "a convolution with filters of 256 to 528 channels, and own plans of all three sets with "
+            "NHWC and HWCF, Zen 4",
+        ],
+        [
+            "sums are kept out of an output with channels last whose pixels are a multiple of this "
+            "apart",
+            f"{SHARED_SETS_BYTES} bytes",
+            "own plans of all three sets with NHWC and HWCF, Zen 4",
+        ],
+        [
+            "with channels last: passes through weights that are asked for in place, multiply-adds "
+            "beside which that does not weigh, lines asked for at once, step in which pixels are "
+            "asked for",
+            f"{lookahead.FEW_PASSES}, {prefetch_weights.MANY_PRODUCTS}, "
+            f"{prefetch_weights.MOST_AT_ONCE}, {prefetch_pixels.LATE}",
+            "own plans of all three sets with NHWC and HWCF, Zen 4; the third is guessed",
         ],
         [
             "how many times less of L2 and L3 is on top, where an operation takes several slots",
@@ -130,7 +159,7 @@ def constant_rows() -> Rows:
         ],
         [
             "between a prefetch and its use, input and output of later tiles",
-            f"{upcoming.INPUT.cycles} and {upcoming.OUTPUT.cycles} cycles",
+            f"{lookahead.INPUT.cycles} and {lookahead.OUTPUT.cycles} cycles",
             "sampled plans of Table 1, Zen 5",
         ],
         [
@@ -145,12 +174,12 @@ def constant_rows() -> Rows:
         ],
         [
             "how much may be accessed before a prefetch is used: until it counts less, and nothing",
-            ", ".join(map(_room, (upcoming.INPUT, upcoming.OUTPUT))),
+            ", ".join(map(_room, (lookahead.INPUT, lookahead.OUTPUT))),
             "sampled plans of Table 1, Zen 5",
         ],
         [
             "a prefetch that nobody waits for, beside what one saves",
-            f"{upcoming.VAIN_COST:g}",
+            f"{lookahead.VAIN_COST:g}",
             "sampled plans of Table 1 and the test set, Zen 5",
         ],
         [
@@ -191,7 +220,7 @@ def constant_rows() -> Rows:
     ]
 
 
-def _room(foresight: upcoming.Foresight) -> str:
+def _room(foresight: lookahead.Foresight) -> str:
     """From how much on, and up to how much."""
     sizes = [size >> 10 for size, _ in foresight.near]
     return f"{sizes[0]} and {sizes[-1]} KiB"

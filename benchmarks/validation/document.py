@@ -59,7 +59,8 @@ $ make validate-smoke
 
 The trials here are from several hosts. Each is what `mopt-validate measure` and `mopt-validate
 simulate` write there, with `--isa avx2` for AVX2 code, `--operators testset` and `--operators
-heldout` for other operators than Table 1, under a name that says the host (Zen 5 if it says none).
+heldout` for other operators than Table 1, `--layout nhwc_hwcf` for images and filters with channels
+last, under a name that says the host (Zen 5 if it says none).
 A name that ends in `-before` has the same trial, measured earlier. The comparison with others is
 from `make bench-peers` and `mopt-bench suite --configurations a-cold-1,a-cold-2`. All data is in
 [{data}]({data}): every plan, every run, in lines of JSON. `mopt-validate report docs/{data}/*.xz`
