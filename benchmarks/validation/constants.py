@@ -74,11 +74,11 @@ def constant_rows() -> Rows:
             "a convolution with filters of 32 to 2048 channels, Zen 4",
         ],
         [
-            "the same for rows that share several sets, by the part of 4 KiB that they are apart, and "
-            "for any line in place where an operation takes one slot",
+            "the same for rows that share several sets, by the part of 4 KiB that they are apart, "
+            "and for any line in place where an operation takes one slot",
             f"to the power of {microkernel.SHARED_SETS:g}, {microkernel.APART_CYCLES:g} cycles",
-            "a convolution with filters of 256 to 528 channels, and own plans of all three sets with "
-            "NHWC and HWCF, Zen 4",
+            "a convolution with filters of 256 to 528 channels, and own plans of all three sets "
+            "with NHWC and HWCF, Zen 4",
         ],
         [
             "sums are kept out of an output with channels last whose pixels are a multiple of this "
