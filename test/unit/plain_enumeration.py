@@ -22,7 +22,7 @@ from mopt_mlir.machine import Machine
 from mopt_mlir.model.cost import BESIDE, PARALLEL_START
 from mopt_mlir.model.menu import menu
 from mopt_mlir.model.microkernel import tile_kinds
-from mopt_mlir.model.packing import ELEMENT_CYCLES, PACK_CYCLES, PACK_PASSES
+from mopt_mlir.model.packing import ELEMENT_CYCLES, PACK_CYCLES, PACK_PASSES, PACK_ROW_CYCLES
 from mopt_mlir.model.rates import RUN_SECONDS
 from mopt_mlir.plan import Microkernel
 from mopt_mlir.problem import Problem, Role, Tensor
@@ -452,6 +452,8 @@ class One:
             mine = packed / self.cores if place in ("whole", "L3") else packed
             one_by_one = not (self.in_vectors or self.gathers)
             each = ELEMENT_CYCLES if one_by_one else PACK_CYCLES[place]
+            if self.in_vectors:  # rows one after the other, however short
+                each = max(each, PACK_ROW_CYCLES / self.kernel.tile[self.kernel.lanes])
             core = core + each * mine + self.first_wait(place, each)
             for name in passed[place]:
                 amounts[name] = amounts[name] + PACK_PASSES * (packed if name == "DRAM" else mine)
