@@ -78,6 +78,7 @@ validate: $(STAMP) ## put the model on trial, hours on a quiet machine, and writ
 	$(BIN)/mopt-validate measure --isa avx2
 	$(BIN)/mopt-validate measure --operators testset
 	$(BIN)/mopt-validate measure --operators heldout
+	$(BIN)/mopt-validate measure --layout nhwc_hwcf
 	$(BIN)/mopt-validate simulate
 	$(BIN)/mopt-validate simulate --isa avx2 --valgrind
 	$(BIN)/mopt-validate simulate --operators testset

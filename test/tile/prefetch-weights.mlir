@@ -348,6 +348,49 @@ func.func @strip_in_l2(%input: memref<1x8x6x64xf32>, %weights: memref<3x3x64x512
 
 // -----
 
+// Of three tiles of L2 the first finds them in memory, which is worth asking in vain twice.
+
+// CHECK-LABEL: func.func @strip_of_few_passes
+// CHECK:         affine.prefetch %arg1[%{{.+}}, %{{.+}}, %{{.+}}, %{{.+}} + 32], read
+// CHECK:         return
+func.func @strip_of_few_passes(%input: memref<1x8x6x64xf32>, %weights: memref<3x3x64x512xf32>,
+                               %output: memref<1x6x4x512xf32>) {
+  linalg.conv_2d_nhwc_hwcf {mopt.plan = {
+      machine = "znver5", threads = 1, packing = "none", levels = [
+          {name = "L2", order = ["k", "h", "w", "c", "r", "s"],
+           tile = {k = 512, h = 2, w = 4, c = 64, r = 3, s = 3}}],
+      microkernel = {lanes = "k", vector = 16, tile = {k = 32, w = 4}, reduction = ["r", "s", "c"]}}}
+    ins(%input, %weights : memref<1x8x6x64xf32>, memref<3x3x64x512xf32>)
+    outs(%output : memref<1x6x4x512xf32>)
+  return
+}
+
+// -----
+
+// Beside sixteen multiply-adds a prefetch in each step does not weigh, though the four register tiles
+// could share the rows: they share the two lines of each row.
+
+// CHECK-LABEL: func.func @strip_by_steps
+// CHECK:             affine.for %h = 0 to 4
+// CHECK:               %[[PART:.+]] = affine.apply #{{.+}}(%h)
+// CHECK:                   affine.for %[[C:c.*]] = 0 to 16 iter_args
+// CHECK:                     affine.prefetch %arg1[%{{.+}}, %{{.+}}, %[[C]], %{{.+}} + %[[PART]] * 16 + 32], read
+// CHECK-NOT:                 affine.prefetch %arg1
+// CHECK:                     vector.outerproduct
+func.func @strip_by_steps(%input: memref<1x6x10x16xf32>, %weights: memref<3x3x16x2048xf32>,
+                          %output: memref<1x4x8x2048xf32>) {
+  linalg.conv_2d_nhwc_hwcf {mopt.plan = {
+      machine = "znver5", threads = 1, packing = "none", levels = [
+          {name = "L2", order = ["k", "c", "h", "w", "r", "s"],
+           tile = {k = 2048, h = 4, w = 8, c = 16, r = 3, s = 3}}],
+      microkernel = {lanes = "k", vector = 16, tile = {k = 32, w = 8}, reduction = ["r", "s", "c"]}}}
+    ins(%input, %weights : memref<1x6x10x16xf32>, memref<3x3x16x2048xf32>)
+    outs(%output : memref<1x4x8x2048xf32>)
+  return
+}
+
+// -----
+
 // Behind the last quarter of the channels comes the first one of the next 32 output channels. That is
 // not affine. Four register tiles share 16 rows, and ask for four of them at each tap.
 
