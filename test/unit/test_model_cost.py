@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from mopt_mlir.machine import Cache, Machine, by_name
-from mopt_mlir.model.cost import cache_bytes, can_stream, objective, predict
+from mopt_mlir.model.cost import cache_bytes, can_stream, objective, predict, sums_seconds
 from mopt_mlir.model.packing import PACK_CYCLES
 from mopt_mlir.model.rates import RUN_SECONDS, Rates
 from mopt_mlir.plan import LEVELS, Level, Microkernel, Plan
@@ -231,6 +231,20 @@ def test_memory_for_sums_that_tiles_leave_comes_and_goes() -> None:
     # vectors along rows of the output leave sums there
     along = [replace(p, packing="none", microkernel=ACROSS) for p in (plan(L2={"c": 5}), plan())]
     assert more(*along) == pytest.approx(0, abs=1e-15)
+
+
+@pytest.mark.parametrize(("channels", "waits"), [(128, True), (256, True), (144, False)])
+def test_sums_do_not_wait_in_pixels_that_share_few_sets_of_l1(channels: int, waits: bool) -> None:
+    problem = conv2d(k=channels, h=4, w=4, c=8, r=1, s=1, layout="nhwc", weights="hwcf")
+    whole = dict(problem.extents)
+    levels = (
+        Level("L3", problem.names, whole),
+        *(Level(name, problem.names, {**whole, "c": 4}) for name in ("L2", "L1")),
+    )
+    made = Plan("m", 1, Microkernel("k", 16, {"k": 16, "w": 4}, ("c",)), levels)
+    moved = 2 * 4 * channels * 16 if waits else 0
+    seconds = sums_seconds(problem, MACHINE, made)
+    assert seconds == pytest.approx(moved / (1e9 * MACHINE.dram_bandwidth), abs=1e-15)
 
 
 @pytest.mark.parametrize(

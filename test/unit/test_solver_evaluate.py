@@ -39,7 +39,7 @@ from mopt_mlir.solver.walk import Ints
 def random_problem(rng: random.Random) -> Problem:
     return conv2d(
         n=rng.randint(1, 3),
-        k=rng.randint(1, 70),
+        k=rng.choice([rng.randint(1, 70), 128]),
         h=rng.randint(1, 20),
         w=rng.randint(1, 20),
         c=rng.randint(1, 40),
