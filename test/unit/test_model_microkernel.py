@@ -136,7 +136,7 @@ def test_filters_whose_rows_share_sets_of_l1_are_waited_for(
         for panels in (False, True)
     )
     assert in_place - packed == pytest.approx(measured, abs=0.3)
-    assert in_place > packed
+    assert in_place - packed > (0.1 if bits == 256 else 0)  # so much where pitches share nothing
 
 
 @pytest.mark.parametrize(("bits", "cycles"), [(512, 0.0), (256, 0.25)])
