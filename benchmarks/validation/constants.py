@@ -90,8 +90,8 @@ def constant_rows() -> Rows:
             "with channels last: passes through weights that are asked for in place, multiply-adds "
             "beside which that does not weigh, lines asked for at once, step in which pixels are "
             "asked for",
-            f"{lookahead.FEW_PASSES}, {prefetch_weights.MANY_PRODUCTS}, "
-            f"{prefetch_weights.MOST_AT_ONCE}, {prefetch_pixels.LATE}",
+            f"{lookahead.FEW_WEIGHT_PASSES}, {prefetch_weights.MANY_PRODUCTS}, "
+            f"{upcoming.AT_ONCE}, {prefetch_pixels.LATE}",
             "own plans of all three sets with NHWC and HWCF, Zen 4; the third is guessed",
         ],
         [
@@ -169,7 +169,7 @@ def constant_rows() -> Rows:
         ],
         [
             "lines of output asked for at once, on Zen 4: at most",
-            f"{prefetch_output.AT_ONCE}",
+            f"{upcoming.AT_ONCE}",
             "guessed; tried with own plans of Table 1 there",
         ],
         [

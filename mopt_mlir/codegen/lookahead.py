@@ -28,7 +28,7 @@ from mopt_mlir.codegen.upcoming import (
 from mopt_mlir.plan import Level, Plan
 from mopt_mlir.problem import Problem, Role, Tensor
 
-FEW_PASSES = 4
+FEW_WEIGHT_PASSES = 4
 """Through the weights, of which the first finds them outside of L2: where there are more, asking
 for them is in vain too often. (Measured on Zen 4, cold: a 1x1 layer that reads weights in place in
 four passes takes 35% less time with AVX-512 code, a 3x3 one 3% more with AVX2 code.)"""
@@ -131,13 +131,13 @@ class Lookahead:
         along = max(tiles, key=lambda dim: tiles[dim])
         unit = self.plan.microkernel.extent(along)
         near = next((v.tile for v in self.plan.levels if v.name == "L2"), {})
-        far = step >= near.get(dim, 1) or self.reads_weights_once
+        far = step >= near.get(dim, 1) or self._reads_weights_once
         fresh = far or self.reads_weights_seldom
         into = cache_of(self.plan)
         return NextWeights(dim, step, along, unit, tiles[along], far, fresh, into, stepped.around)
 
     @property
-    def reads_weights_once(self) -> bool:
+    def _reads_weights_once(self) -> bool:
         """Whether tiles of L1 take in all pixels of several, so that all weights come from
         memory."""
         return bool(self._pixels) and self._passes(self.plan.levels[-1:]) == 1
@@ -146,7 +146,7 @@ class Lookahead:
     def reads_weights_seldom(self) -> bool:
         """Whether a large part of the weights comes from memory, as few tiles of L2 or of L1 take
         in all pixels."""
-        return bool(self._pixels) and self._passes(self.plan.levels[-2:]) <= FEW_PASSES
+        return bool(self._pixels) and self._passes(self.plan.levels[-2:]) <= FEW_WEIGHT_PASSES
 
     def _passes(self, levels: Sequence[Level]) -> int:
         """How many tiles of one of `levels` take in all pixels."""

@@ -179,7 +179,7 @@ class Nest:
 
     def _reading_once(self, place: Place) -> Place:
         """The `place` of a register tile, with the weights that are read next if they stay where
-        they are and no loop inside the one that moves in them reads them again."""
+        they are, no loop inside the one that moves in them reads them again, and few outside do."""
         packed = place.panels is not None
         if packed or place.stepped is None or not self._lookahead.reads_weights_seldom:
             return place

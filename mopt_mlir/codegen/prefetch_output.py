@@ -17,19 +17,13 @@ from mopt_mlir.codegen.accumulators import AccumulatorTile
 from mopt_mlir.codegen.index import Index
 from mopt_mlir.codegen.prefetch import last_offset, runs, steps_within
 from mopt_mlir.codegen.ranges import Range
-from mopt_mlir.codegen.upcoming import LINE_BYTES, Upcoming, Visits
+from mopt_mlir.codegen.upcoming import AT_ONCE, LINE_BYTES, Upcoming, Visits
 from mopt_mlir.plan import Microkernel
 from mopt_mlir.problem import Tensor
 
 OUTPUT_AHEAD_CYCLES = 700
 """Best between a prefetch of output and its stores: many prefetches come at once, so that the last
 of them takes longer."""
-
-AT_ONCE = 24
-"""Lines at most that are asked for at once, on the machines that ask for output into L2 alone: we
-take it for what a core waits for at the same time. Of more, rows come one after the other. Measured
-on Zen 4, cold, with AVX-512 code: eight layers of Table 1 whose register tiles write 32 lines or
-more take 1.9% less time, by layer between 6.5% less and 0.9% more."""
 
 
 def output_prefetch(

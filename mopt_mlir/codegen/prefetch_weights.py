@@ -16,6 +16,7 @@ from mopt_mlir.codegen.index import Index
 from mopt_mlir.codegen.operands import Panels, element
 from mopt_mlir.codegen.ranges import Range
 from mopt_mlir.codegen.upcoming import (
+    AT_ONCE,
     LINE_BYTES,
     NextBlock,
     NextWeights,
@@ -29,10 +30,6 @@ from mopt_mlir.problem import Problem, Role, Tensor
 
 MOST_STEP_BYTES = 256
 """Weights that are further apart from step to step are not the dense rows that this is made for."""
-
-MOST_AT_ONCE = 24
-"""Lines that are asked for one after the other: we take it for what a core waits for at the same
-time."""
 
 MANY_PRODUCTS = 16
 """Multiply-adds of a step beside which a prefetch does not weigh. (Measured on Zen 4, cold: where
@@ -168,7 +165,7 @@ class StripPrefetch:
         shifts = _shifts(builder, following, ranges[following.dim].start)
         at_once = -(-ranges[inner].size // following.tiles) * lines
         products = prod(kernel.tile.values()) // kernel.vector
-        if at_once <= MOST_AT_ONCE and products < MANY_PRODUCTS * -(-lines // following.tiles):
+        if at_once <= AT_ONCE and products < MANY_PRODUCTS * -(-lines // following.tiles):
             rows, part = part_of(builder, ranges[inner].size, following, ranges)
             shifts[inner] = shifts.get(inner, Index()) + part * rows
             dim = outer[-1] if outer else None
@@ -199,7 +196,7 @@ class StripPrefetch:
         *outer, inner = loops
         rows = -(-ranges[inner].size // prod(turn.tiles for turn in block.turns))
         lines = _lines(problem, block.count)
-        if rows * lines > MOST_AT_ONCE:
+        if rows * lines > AT_ONCE:
             return None
         starts = {dim: range_.start for dim, range_ in ranges.items()}
         part = _number(builder, block.turns, starts, -(-ranges[inner].size // rows))

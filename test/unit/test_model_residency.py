@@ -294,6 +294,25 @@ def test_sums_between_visits_have_no_gaps():
     assert moved == pytest.approx((2 * 4 + 1) * output)
 
 
+@pytest.mark.parametrize(("channels", "far"), [(256, 17), (272, 32)])
+def test_sums_of_pixels_far_apart_wait_beside_the_output_without_gaps(channels, far):
+    """Both ways, at eight visits, of half a line of each pixel. With 272 channels it is whole lines
+    of the output; with 256 no other tile's half comes along, and the output is written once."""
+    problem = conv2d(k=channels, h=32, w=64, c=64, r=1, s=1, layout="nhwc", weights="hwcf")
+    kernel = Microkernel("k", 8, {"k": 8, "w": 4}, ("c",))
+    order = ("n", "r", "s", "k", "c", "h", "w")
+    tiles = ({}, {}, {"c": 8, "k": 8, "w": 4, "h": 1})
+    levels = tuple(
+        Level(name, order, {**problem.extents, **tile})
+        for name, tile in zip(LEVELS, tiles, strict=True)
+    )
+    moved = resident(Plan("haswell", 1, kernel, levels), problem)
+    output = 4 * channels * 32 * 64  # bytes
+    assert moved["L2"]["output"] == far * output
+    scratch = 2 * 4 * 8 * 32 * 64 if far == 17 else 0  # comes from memory once, and goes back
+    assert moved["DRAM"]["output"] == 2 * output + scratch
+
+
 def test_taps_of_short_rows_share_lines():
     """One of nine taps at a time: a line holds those of more than one channel."""
     problem = conv2d(k=64, h=16, w=64, c=64, r=3, s=3)

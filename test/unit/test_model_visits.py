@@ -248,6 +248,21 @@ def test_the_loop_that_evicts_most_counts():
     assert Visits.of(problem, plan, 64, L1).evicted == pytest.approx(6 * (24 - 12) / 24)
 
 
+def test_sums_that_wait_outside_of_the_output_are_not_evicted():
+    """Pixels of 1024 channels lie a page apart: in the output their sums would share a set."""
+    problem = conv2d(k=1024, h=6, w=30, c=8, r=1, s=1, layout="nhwc", weights="hwcf")
+    kernel = Microkernel("k", 16, {"k": 16, "w": 10}, ("c",))
+    sizes = {**problem.extents, "k": 16, "c": 4}
+    levels = tuple(Level(name, problem.names, sizes) for name in ("L3", "L2", "L1"))
+    plan = Plan("m", 1, kernel, levels)
+    assert Visits.of(problem, plan, 2, L1).evicted == 0
+    (kind,) = tile_kinds(problem, by_name("znver4"), kernel, panels=False)
+    assert kind.tile.store_conflicts == 0
+    nearer = conv2d(k=1040, h=6, w=30, c=8, r=1, s=1, layout="nhwc", weights="hwcf")
+    (other,) = tile_kinds(nearer, by_name("znver4"), kernel, panels=False)
+    assert kind.tile.finish > other.tile.finish  # where the output is written they do conflict
+
+
 def test_expected_times_count_sums_that_are_evicted():
     """Of all visits of a register tile but the first."""
     (problem, plan), (_, kept) = (

@@ -15,7 +15,13 @@ from math import inf, log
 import numpy as np
 import pytest
 from plain_enumeration import Enumeration, One
-from tiny_cases import STREAMS, random_case, random_machine, streaming_machine
+from tiny_cases import (
+    STREAMS,
+    random_case,
+    random_machine,
+    streaming_machine,
+    with_pixels_apart,
+)
 
 from mopt_mlir.machine import Machine
 from mopt_mlir.problem import Problem, conv2d
@@ -75,12 +81,17 @@ def test_nor_where_weights_are_packed_elsewhere_than_at_the_best_place(place: st
             assert 0 < found.bound <= least * (1 + 1e-9)
 
 
-def test_nor_where_sums_have_to_wait() -> None:
+@pytest.mark.parametrize("apart", [False, True])
+def test_nor_where_sums_have_to_wait(apart: bool) -> None:
+    """They do not wait in rows across vectors, nor in pixels that lie far apart."""
     problem, machine = conv2d(k=8, h=2, w=2, c=8, r=1, s=1), random_machine(random.Random(4))
+    if apart:
+        problem = with_pixels_apart(conv2d(k=8, h=2, w=2, c=8, r=1, s=1, layout="nhwc"))
     machine = replace(machine, dram_bandwidth=0.01, dram_bandwidth_all=0.01)  # what counts most
     enumeration = Enumeration(problem, machine, 2, False)
     options = choices(problem, machine, 2, constant_weights=False)
-    some = [choice for choice in options if not problem.output.runs_along(choice.kernel.lanes)]
+    along = [problem.output.runs_along(choice.kernel.lanes) for choice in options]
+    some = [choice for choice, one in zip(options, along, strict=True) if one is apart]
     for choice in random.Random(6).sample(some, min(6, len(some))):
         one = One(enumeration, choice.kernel, dict(choice.parallel), choice.packs)
         one.cuts["c"] = tuple(cut for cut in one.cuts["c"] if cut.sizes[1] <= 4)
