@@ -31,7 +31,7 @@ from mopt_mlir.problem import Problem, Role, Tensor
 FEW_WEIGHT_PASSES = 4
 """Through the weights, of which the first finds them outside of L2: where there are more, asking
 for them is in vain too often. (Measured on Zen 4, cold: a 1x1 layer that reads weights in place in
-four passes takes 35% less time with AVX-512 code, a 3x3 one 3% more with AVX2 code.)"""
+four passes takes 36% less time with AVX-512 code, a 3x3 one 3% more with AVX2 code.)"""
 
 VAIN_COST = 0.4
 """Of a prefetch that nobody waits for, in what one saves that is used. (Tried on sampled plans of

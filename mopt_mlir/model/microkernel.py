@@ -56,8 +56,8 @@ like that with 512 channels, 0.45 cycles, and 256, 0.15."""
 APART_CYCLES = 0.15
 """More for each line of weights in place, if operations take one slot. (Where pitches have nothing
 in common, lines cost 0.1 cycles more than packed ones, with warm caches. But own plans of AVX2 code
-for filters of 64 to 384 channels take 4.9% less time, cold, where the model packs 24 of 28 than
-where it packs three; with AVX-512 code it is all the same.)"""
+for filters of 64 to 384 channels take 4.7% less time, cold, where the model packs 26 of 28 than
+where it packs two; with AVX-512 code it is all the same.)"""
 
 EVICTED_STORE_CYCLES = 4.0
 """For each line of output too many in a set of L1: a store waits for it, and for the one that is
