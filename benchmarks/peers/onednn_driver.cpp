@@ -101,6 +101,13 @@ struct Convolution {
 
 extern "C" {
 
+// Python's C interface, as far as it is needed here: its headers may not be installed.
+void* PyLong_AsVoidPtr(void* number);
+void* PyEval_SaveThread();
+void PyEval_RestoreThread(void* thread);
+void Py_IncRef(void* object);
+extern char _Py_NoneStruct;
+
 const char* onednn_version() {
   static char text[64];
   const dnnl_version_t* v = dnnl_version();
@@ -125,6 +132,16 @@ const char* onednn_implementation(void* convolution) {
 }
 
 void onednn_run(void* convolution) { static_cast<Convolution*>(convolution)->run(); }
+
+// The same as a built-in function of Python, whose `self` is the address of a convolution.
+void* onednn_builtin(void* self, void*) {
+  void* convolution = PyLong_AsVoidPtr(self);
+  void* thread = PyEval_SaveThread();
+  onednn_run(convolution);
+  PyEval_RestoreThread(thread);
+  Py_IncRef(&_Py_NoneStruct);
+  return &_Py_NoneStruct;
+}
 
 void onednn_collect(void* convolution) { static_cast<Convolution*>(convolution)->collect(); }
 

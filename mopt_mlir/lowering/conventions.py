@@ -16,6 +16,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from mopt_mlir.lowering.arrays import C_TYPES, DTYPES, Array, Buffer
+from mopt_mlir.lowering.builtin import calling
 from mopt_mlir.lowering.entries import Entry, Parameter
 
 _SIZES = 3  # where the sizes begin in a descriptor, in words
@@ -36,6 +37,7 @@ def _with_pointers(entry: Entry, address: int) -> Prepare:
     result = C_TYPES[entry.results[0].element] if entry.results else None
     function = _prototype(entry, result, 0)(address)
     offsets = [_offset(parameter) for parameter in entry.parameters]
+    has_scalars = _has_scalars(entry)
 
     def prepare(values: Sequence[Any]) -> Call:
         arguments = [
@@ -44,7 +46,7 @@ def _with_pointers(entry: Entry, address: int) -> Prepare:
         ]
         if result:
             return lambda: (function(*arguments),)
-        return partial(function, *arguments)
+        return partial(function, *arguments) if has_scalars else calling(address, arguments)
 
     return prepare
 
@@ -57,12 +59,19 @@ def _with_descriptors(entry: Entry, address: int) -> Prepare:
     class Results(ctypes.Structure):
         _fields_ = [(f"r{i}", _result_type(r)) for i, r in enumerate(entry.results)]
 
+    has_scalars = _has_scalars(entry)
+
     def prepare(values: Sequence[Any]) -> Call:
-        arguments = [
-            ctypes.byref(_descriptor(value, parameter)) if isinstance(value, Buffer) else value
+        given = [
+            _descriptor(value, parameter) if isinstance(value, Buffer) else value
             for value, parameter in zip(values, entry.parameters, strict=True)
         ]
-
+        if not (result or by_pointer or has_scalars):
+            return calling(address, [ctypes.addressof(d) for d in given], given)
+        arguments = [
+            ctypes.byref(value) if parameter.shape is not None else value
+            for value, parameter in zip(given, entry.parameters, strict=True)
+        ]
         if result:
             return lambda: (function(*arguments),)
         if not by_pointer:
@@ -77,6 +86,10 @@ def _with_descriptors(entry: Entry, address: int) -> Prepare:
         return call
 
     return prepare
+
+
+def _has_scalars(entry: Entry) -> bool:
+    return any(parameter.shape is None for parameter in entry.parameters)
 
 
 def _prototype(entry: Entry, result: Any, result_pointers: int) -> Any:

@@ -93,8 +93,8 @@ class _Direct(partial[Any]):
     """A call of a function without results, whose arguments were checked. `alive` is what the
     pointers inside of it need.
 
-    No Python runs between the caller and the native function: with cold caches a few lines of it
-    take 5 us, a twentieth of a small convolution.
+    No code in Python runs between the caller and the native function: with cold caches a few lines
+    of it take 5 us, a twentieth of a small convolution.
     """
 
     alive: Any

@@ -1,6 +1,8 @@
 """mopt_mlir.compile: sources, arguments, refusals. The code itself is tested elsewhere."""
 
 import gc
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -356,6 +358,59 @@ def test_functions_outlive_the_executable(arrays):
     gc.collect()
     assert bound() is None
     np.testing.assert_array_equal(arrays[2], arrays[0] + arrays[1])
+
+
+def test_descriptors_outlive_the_function():
+    rows, out = np.arange(100, dtype=F32), np.zeros(3, F32)
+    view = np.lib.stride_tricks.as_strided(rows[4:], (3, 2), (40, 4))
+    bound = mopt_mlir.compile(STRIDED, passes="")["first"].bind(view, out)
+    del view, rows
+    gc.collect()
+    assert bound() is None
+    assert out.tolist() == [4, 14, 24]
+
+
+def test_calls_leave_the_count_of_none_alone(add, arrays):
+    bound = add.bind(*arrays)
+    before = sys.getrefcount(None)
+    for _ in range(10_000):
+        bound()
+    assert abs(sys.getrefcount(None) - before) < 5_000  # other threads may have some
+
+
+WAIT = """
+import threading, time
+import numpy as np
+import mopt_mlir
+
+function = mopt_mlir.compile('''
+func.func @wait(%flag: memref<1xi32>) {
+  %c0 = arith.constant 0 : index
+  %zero = arith.constant 0 : i32
+  scf.while : () -> () {
+    %now = memref.atomic_rmw addi %zero, %flag[%c0] : (i32, memref<1xi32>) -> i32
+    %again = arith.cmpi eq, %now, %zero : i32
+    scf.condition(%again)
+  } do {
+    scf.yield
+  }
+  return
+}
+''', passes="")["wait"]
+flag = np.zeros(1, np.int32)
+waiting = threading.Thread(target=function, args=(flag,))
+waiting.start()
+time.sleep(0.1)
+flag[0] = 1
+waiting.join()
+print("done")
+"""
+
+
+def test_other_threads_run_meanwhile():
+    command = [sys.executable, "-c", WAIT]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    assert done.stdout == "done\n"
 
 
 def test_calls_and_compilations_from_many_threads(add):
