@@ -87,10 +87,10 @@ def constant_rows() -> Rows:
             "own plans of all three sets with NHWC and HWCF, Zen 4",
         ],
         [
-            "with channels last: passes through weights that are asked for in place, multiply-adds "
+            "with channels last: bytes between rows of weights that are asked for, multiply-adds "
             "beside which that does not weigh, lines asked for at once, step in which pixels are "
             "asked for",
-            f"{lookahead.FEW_WEIGHT_PASSES}, {prefetch_weights.MANY_PRODUCTS}, "
+            f"{prefetch_weights.NEAR_ROWS_BYTES}, {prefetch_weights.MANY_PRODUCTS}, "
             f"{upcoming.AT_ONCE}, {prefetch_pixels.LATE}",
             "own plans of all three sets with NHWC and HWCF, Zen 4; the third is guessed",
         ],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -25,13 +25,8 @@ from mopt_mlir.codegen.upcoming import (
     reach,
     rows_at_once,
 )
-from mopt_mlir.plan import Level, Plan
+from mopt_mlir.plan import Plan
 from mopt_mlir.problem import Problem, Role, Tensor
-
-FEW_WEIGHT_PASSES = 4
-"""Through the weights, of which the first finds them outside of L2: where there are more, asking
-for them is in vain too often. (Measured on Zen 4, cold: a 1x1 layer that reads weights in place in
-four passes takes 36% less time with AVX-512 code, a 3x3 one 3% more with AVX2 code.)"""
 
 VAIN_COST = 0.4
 """Of a prefetch that nobody waits for, in what one saves that is used. (Tried on sampled plans of
@@ -61,9 +56,9 @@ class Lookahead:
     problem: Problem
     plan: Plan
 
-    def block(self, channels: Range, ranges: Ranges) -> NextBlock | None:
+    def block(self, channels: Range, ranges: Ranges, share: Ranges) -> NextBlock | None:
         """What is packed after the block of output `channels`, if that is known and worth
-        prefetching; `ranges` is what the block is used for."""
+        prefetching; `ranges` is what the block is used for, `share` what a core does."""
         (channel,) = self.problem.by_role(Role.OUT_CHANNEL)
         reduction = self.plan.microkernel.reduction
         if not reduction:
@@ -82,7 +77,8 @@ class Lookahead:
         turns = self._turns({**ranges, channel: channels}, (*tiles, channel))
         along = None if moved == channel else moved
         into = cache_of(self.plan)
-        found = NextBlock(first, channels.size, along, shift, turns, into, wraps)
+        passes = self._first_pass(ranges, share)
+        found = NextBlock(first, channels.size, along, shift, turns, into, passes, wraps)
         return found if self._is_worth_while(channels.size, max(tiles.values())) else None
 
     def _turns(self, ranges: Ranges, dims: Iterable[str]) -> tuple[Turn, ...]:
@@ -123,38 +119,35 @@ class Lookahead:
             dim: -(-ranges[dim].size // self.plan.microkernel.extent(dim)) for dim in self._pixels
         }
 
-    def weights(self, stepped: Stepped, ranges: Ranges) -> NextWeights:
+    def weights(self, stepped: Stepped, ranges: Ranges, share: Ranges) -> NextWeights:
         """The weights that are read next, which `stepped` tells, in a loop through `ranges` that
-        reads the current ones again and again."""
+        reads the current ones again and again; `share` is what a core does."""
         dim, step = stepped.dim, stepped.step
         tiles = self._uses(ranges)
         along = max(tiles, key=lambda dim: tiles[dim])
         unit = self.plan.microkernel.extent(along)
         near = next((v.tile for v in self.plan.levels if v.name == "L2"), {})
         far = step >= near.get(dim, 1) or self._reads_weights_once
-        fresh = far or self.reads_weights_seldom
-        into = cache_of(self.plan)
-        return NextWeights(dim, step, along, unit, tiles[along], far, fresh, into, stepped.around)
+        passes, into = self._first_pass(ranges, share), cache_of(self.plan)
+        return NextWeights(dim, step, along, unit, tiles[along], far, passes, into, stepped.around)
+
+    def _first_pass(self, ranges: Ranges, share: Ranges) -> tuple[Index, ...]:
+        """What is 0 in the first pass through the weights: how far into its `share` of the pixels
+        a core is, in tiles of `ranges`."""
+        starts = (ranges[dim].start - share[dim].start for dim in self._pixels)
+        return tuple(start for start in starts if start.terms)
+
+    @property
+    def reads_weights_again(self) -> bool:
+        """Whether there are loops that read the same weights again."""
+        return bool(self._pixels)
 
     @property
     def _reads_weights_once(self) -> bool:
         """Whether tiles of L1 take in all pixels of several, so that all weights come from
         memory."""
-        return bool(self._pixels) and self._passes(self.plan.levels[-1:]) == 1
-
-    @property
-    def reads_weights_seldom(self) -> bool:
-        """Whether a large part of the weights comes from memory, as few tiles of L2 or of L1 take
-        in all pixels."""
-        return bool(self._pixels) and self._passes(self.plan.levels[-2:]) <= FEW_WEIGHT_PASSES
-
-    def _passes(self, levels: Sequence[Level]) -> int:
-        """How many tiles of one of `levels` take in all pixels."""
-        pixels = {dim: self.problem.extent(dim) for dim in self._pixels}
-        return min(
-            (prod(-(-n // level.tile[dim]) for dim, n in pixels.items()) for level in levels),
-            default=1,
-        )
+        tile = self.plan.levels[-1].tile
+        return bool(self._pixels) and all(self.problem.extent(d) <= tile[d] for d in self._pixels)
 
     @property
     def _pixels(self) -> list[str]:

@@ -56,7 +56,7 @@ class Nest:
 
     def _emit(self) -> None:
         ranges = {dim.name: Range.whole(dim.extent) for dim in self.problem.dims}
-        place = Place(ranges, Upcoming.of(self.plan))
+        place = Place(ranges, ranges, Upcoming.of(self.plan))
         if self.constant_panels is not None:
             place = replace(place, panels=self._panels(self.constant_panels, place.ranges))
         elif self.plan.packing == "whole":
@@ -143,7 +143,7 @@ class Nest:
             else range_.tile(range_.start, tile[dim], range_.depth)
             for dim, range_ in place.ranges.items()
         }
-        upcoming = self._lookahead.block(block[self._channel], place.ranges)
+        upcoming = self._lookahead.block(block[self._channel], place.ranges, place.share)
         panels = self._pack(place.scratch, block, self._ways if depth == 0 else 1, upcoming)
         return replace(place, panels=panels, stepped=None, following=None)
 
@@ -166,7 +166,7 @@ class Nest:
             return replace(inner, stepped=stepped)
         if inner.stepped is None:
             return inner
-        following = self._lookahead.weights(inner.stepped, outer)
+        following = self._lookahead.weights(inner.stepped, outer, inner.share)
         return replace(inner, following=following, stepped=None)
 
     def _around(self, place: Place, dim: str, range_: Range) -> Around | None:
@@ -179,11 +179,12 @@ class Nest:
 
     def _reading_once(self, place: Place) -> Place:
         """The `place` of a register tile, with the weights that are read next if they stay where
-        they are, no loop inside the one that moves in them reads them again, and few outside do."""
+        they are, and no loop inside the one that moves in them reads them again."""
         packed = place.panels is not None
-        if packed or place.stepped is None or not self._lookahead.reads_weights_seldom:
+        if packed or place.stepped is None or not self._lookahead.reads_weights_again:
             return place
-        return replace(place, following=self._lookahead.weights(place.stepped, place.ranges))
+        following = self._lookahead.weights(place.stepped, place.ranges, place.share)
+        return replace(place, following=following)
 
     # ---- bands of loops ----------------------------------------------------------------------
 
@@ -266,7 +267,8 @@ class Nest:
         ) as indices:
             depth = place.deeper
             for dim, index in zip(split, indices, strict=True):
-                place = place.at(dim, ranges[dim].tile(index, shares[dim], depth))
+                part = ranges[dim].tile(index, shares[dim], depth)
+                place = replace(place.at(dim, part), share={**place.share, dim: part})
             self._share(place)
 
     def _share(self, place: Place) -> None:

@@ -18,12 +18,14 @@ Ranges = Mapping[str, Range]
 class Place:
     """Where the next operation goes: what the open loops cover of each dim, the packed
     weights if they are filled, and the memory that they will be packed into if it is allocated.
-    `stepped` is the innermost loop that moves in the weights, until one inside of it reads them
-    again: then `following` are those that are read next. `upcoming` is what else
-    is read and written next. `sums` is the memory of partial sums, which
-    `partials` knows how to use once a loop splits the reduction."""
+    `share` is what the core covers of each dim: all of it, or a part of a tile of L3. `stepped` is
+    the innermost loop that moves in the weights, until one inside of it reads them again: then
+    `following` are those that are read next. `upcoming` is what else is read and written next.
+    `sums` is the memory of partial sums, which `partials` knows how to use once a loop splits the
+    reduction."""
 
     ranges: Ranges
+    share: Ranges
     upcoming: Upcoming
     panels: Panels | None = None
     scratch: Any = None

@@ -57,7 +57,8 @@ class NextBlock:
     `count` channels after these: `length` less along that dim.
 
     Register tiles take `turns` through what the block is used for: each of them can prefetch a
-    part of the next one, `into` a cache.
+    part of the next one, `into` a cache. In the `first_pass` through the weights all of these are
+    0.
     """
 
     first: Index
@@ -66,6 +67,7 @@ class NextBlock:
     shift: int
     turns: tuple[Turn, ...]
     into: str
+    first_pass: tuple[Index, ...]
     wraps: tuple[Index, int] | None = None
 
     @property
@@ -101,8 +103,8 @@ class NextWeights:
 
     Until then register tiles step along `along` in steps of `unit`, `tiles` times: each of them can
     prefetch a part, if they are packed: into the cache `into`. `far` says that they are not in L2:
-    they are part of another tile of it, or nobody has read them before. `fresh` says that they are
-    not in L2 even as part of the same tile, as that reads its weights only once.
+    they are part of another tile of it, or nobody has read them before. Nobody has in the
+    `first_pass` through the weights, in which all of these are 0.
     """
 
     dim: str
@@ -111,7 +113,7 @@ class NextWeights:
     unit: int
     tiles: int
     far: bool
-    fresh: bool
+    first_pass: tuple[Index, ...]
     into: str
     around: Around | None = None
 

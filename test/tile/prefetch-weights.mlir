@@ -329,16 +329,24 @@ func.func @next_strip(%input: memref<1x6x6x64xf32>, %weights: memref<3x3x64x512x
 
 // -----
 
-// Six tiles of L2 read them, so that five of six prefetches would be in vain.
+// Six tiles of L2 read them, of which the first finds them in memory and asks.
 
-// CHECK-LABEL: func.func @strip_in_l2
-// CHECK-NOT:     affine.prefetch %arg1
-// CHECK:         return
-func.func @strip_in_l2(%input: memref<1x8x6x64xf32>, %weights: memref<3x3x64x512xf32>,
-                       %output: memref<1x6x4x512xf32>) {
+// CHECK:         #[[FIRST:.+]] = affine_set<(d0) : (d0 == 0)>
+// CHECK-LABEL: func.func @strip_in_first_pass
+// CHECK:         affine.for %[[H:h.*]] = 0 to 6
+// CHECK:           affine.for %[[K:k.*]] = 0 to 512 step 32
+// CHECK:             affine.for %[[C:c.*]] = 0 to 64 iter_args
+// CHECK:               affine.if #[[FIRST]](%[[H]])
+// CHECK-NEXT:            affine.prefetch %arg1[%{{.+}}, %{{.+}}, %[[C]], %[[K]] + 32], read
+// CHECK-NEXT:            affine.prefetch %arg1[%{{.+}}, %{{.+}}, %[[C]], %[[K]] + 48], read
+// CHECK-NEXT:          }
+// CHECK-NOT:           affine.prefetch %arg1
+// CHECK:               vector.outerproduct
+func.func @strip_in_first_pass(%input: memref<1x8x6x64xf32>, %weights: memref<3x3x64x512xf32>,
+                               %output: memref<1x6x4x512xf32>) {
   linalg.conv_2d_nhwc_hwcf {mopt.plan = {
       machine = "znver5", threads = 1, packing = "none", levels = [
-          {name = "L2", order = ["k", "h", "w", "c", "r", "s"],
+          {name = "L2", order = ["h", "k", "w", "c", "r", "s"],
            tile = {k = 512, h = 1, w = 4, c = 64, r = 3, s = 3}}],
       microkernel = {lanes = "k", vector = 16, tile = {k = 32, w = 4}, reduction = ["r", "s", "c"]}}}
     ins(%input, %weights : memref<1x8x6x64xf32>, memref<3x3x64x512xf32>)
@@ -348,17 +356,22 @@ func.func @strip_in_l2(%input: memref<1x8x6x64xf32>, %weights: memref<3x3x64x512
 
 // -----
 
-// Of three tiles of L2 the first finds them in memory, which is worth asking in vain twice.
+// Two cores, each of which begins a pass of its own.
 
-// CHECK-LABEL: func.func @strip_of_few_passes
-// CHECK:         affine.prefetch %arg1[%{{.+}}, %{{.+}}, %{{.+}}, %{{.+}} + 32], read
-// CHECK:         return
-func.func @strip_of_few_passes(%input: memref<1x8x6x64xf32>, %weights: memref<3x3x64x512xf32>,
-                               %output: memref<1x6x4x512xf32>) {
+// CHECK:         #[[FIRST:.+]] = affine_set<(d0, d1) : (d0 - d1 == 0)>
+// CHECK-LABEL: func.func @first_pass_of_each_core
+// CHECK:         affine.parallel (%[[CORE:h.*]]) = (0) to (6) step (3)
+// CHECK:           affine.for %[[H:h.*]] = #{{.+}}(%[[CORE]]) to
+// CHECK:             affine.if #[[FIRST]](%[[H]], %[[CORE]])
+// CHECK-NEXT:          affine.prefetch %arg1
+func.func @first_pass_of_each_core(%input: memref<1x8x6x64xf32>, %weights: memref<3x3x64x512xf32>,
+                                   %output: memref<1x6x4x512xf32>) {
   linalg.conv_2d_nhwc_hwcf {mopt.plan = {
-      machine = "znver5", threads = 1, packing = "none", levels = [
-          {name = "L2", order = ["k", "h", "w", "c", "r", "s"],
-           tile = {k = 512, h = 2, w = 4, c = 64, r = 3, s = 3}}],
+      machine = "znver5", threads = 2, packing = "none", parallel = {h = 2}, levels = [
+          {name = "L3", order = ["k", "h", "w", "c", "r", "s"],
+           tile = {k = 512, h = 6, w = 4, c = 64, r = 3, s = 3}},
+          {name = "L2", order = ["h", "k", "w", "c", "r", "s"],
+           tile = {k = 512, h = 1, w = 4, c = 64, r = 3, s = 3}}],
       microkernel = {lanes = "k", vector = 16, tile = {k = 32, w = 4}, reduction = ["r", "s", "c"]}}}
     ins(%input, %weights : memref<1x8x6x64xf32>, memref<3x3x64x512xf32>)
     outs(%output : memref<1x6x4x512xf32>)
@@ -451,34 +464,42 @@ func.func @next_block_of_rows(%input: memref<1x6x6x64xf32>, %weights: memref<3x3
 
 // -----
 
-// So few that L2 keeps them, 128 KB.
+// So few that L2 keeps them, 126 KB, that are packed anew for each row of the image: they are asked
+// for in the first one only.
 
+// CHECK:         #[[FIRST:.+]] = affine_set<(d0) : (d0 == 0)>
 // CHECK-LABEL: func.func @small_filter
-// CHECK-NOT:     affine.prefetch %arg1
-// CHECK:         return
-func.func @small_filter(%input: memref<1x6x6x7xf32>, %weights: memref<3x3x7x512xf32>,
-                        %output: memref<1x4x4x512xf32>) {
+// CHECK:         affine.for %[[H:h.*]] = 0 to 4
+// CHECK:           affine.for %[[K:k.*]] = 0 to 512 step 64
+// CHECK:             affine.for %[[S:s.*]] = 0 to 3 iter_args
+// CHECK-NEXT:          affine.if #[[FIRST]](%[[H]])
+// CHECK-NEXT:            affine.prefetch %arg1[%{{.+}}, %[[S]], %{{.+}}, %[[K]] + 64], read
+// CHECK:               vector.outerproduct
+func.func @small_filter(%input: memref<1x6x10x7xf32>, %weights: memref<3x3x7x512xf32>,
+                        %output: memref<1x4x8x512xf32>) {
   linalg.conv_2d_nhwc_hwcf {mopt.plan = {
-      machine = "znver5", threads = 1, packing = "none", levels = [],
+      machine = "znver5", threads = 1, packing = "L2", levels = [
+          {name = "L2", order = ["h", "k", "w", "c", "r", "s"],
+           tile = {k = 64, h = 1, w = 8, c = 7, r = 3, s = 3}}],
       microkernel = {lanes = "k", vector = 16, tile = {k = 32, w = 4}, reduction = ["r", "s", "c"]}}}
-    ins(%input, %weights : memref<1x6x6x7xf32>, memref<3x3x7x512xf32>)
-    outs(%output : memref<1x4x4x512xf32>)
+    ins(%input, %weights : memref<1x6x10x7xf32>, memref<3x3x7x512xf32>)
+    outs(%output : memref<1x4x8x512xf32>)
   return
 }
 
 // -----
 
-// Rows of 64 channels, 256 bytes: prefetchers of the hardware see the next ones.
+// Rows of 32 channels, 128 bytes: prefetchers of the hardware see the next ones.
 
 // CHECK-LABEL: func.func @short_strips
 // CHECK-NOT:     affine.prefetch %arg1
 // CHECK:         return
-func.func @short_strips(%input: memref<1x6x6x512xf32>, %weights: memref<3x3x512x64xf32>,
-                        %output: memref<1x4x4x64xf32>) {
+func.func @short_strips(%input: memref<1x6x6x512xf32>, %weights: memref<3x3x512x32xf32>,
+                        %output: memref<1x4x4x32xf32>) {
   linalg.conv_2d_nhwc_hwcf {mopt.plan = {
       machine = "znver5", threads = 1, packing = "none", levels = [],
-      microkernel = {lanes = "k", vector = 16, tile = {k = 32, w = 4}, reduction = ["r", "s", "c"]}}}
-    ins(%input, %weights : memref<1x6x6x512xf32>, memref<3x3x512x64xf32>)
-    outs(%output : memref<1x4x4x64xf32>)
+      microkernel = {lanes = "k", vector = 16, tile = {k = 16, w = 4}, reduction = ["r", "s", "c"]}}}
+    ins(%input, %weights : memref<1x6x6x512xf32>, memref<3x3x512x32xf32>)
+    outs(%output : memref<1x4x4x32xf32>)
   return
 }
