@@ -5,7 +5,8 @@ from another page, which hardware prefetchers do not foresee: without help every
 memory. So the lines of a later step are asked for, once per run of filter taps: some steps ahead,
 from the end of a register tile on in the next one, or, where the whole reduction is short, the same
 step of a later tile. Where several register tiles share what is read next, each asks for a part.
-What later tiles read may go to L2, and be asked for from there once more, a few steps ahead.
+Where pixels hold all of their channels, and these are few, a row of taps is a run like that. What
+later tiles read may go to L2, and be asked for from there once more, a few steps ahead.
 """
 
 from __future__ import annotations
@@ -75,14 +76,10 @@ class InputPrefetch:
 
     @cached_property
     def dim(self) -> str | None:
-        """The loop that asks, in each of its steps: around the run of taps along a row, or the only
-        one. Where that is the run itself, it is asked for once, before it (None). Of several loops
-        it is the innermost; or the outermost, for few rows of taps at once, where input is asked
-        for once more."""
-        loops = self._loops
-        around = [dim for dim in loops if dim != self.kernel.reduction[-1]]
-        if not around:
-            around = [dim for dim in loops if dim not in self._run]
+        """The loop that asks, in each of its steps: around the run of taps along a row. Where there
+        is none, it is asked for once, before it (None). Of several loops it is the innermost; or
+        the outermost, for few rows of taps at once, where input is asked for once more."""
+        around = [dim for dim in self._loops if dim not in self._run]
         if not around:
             return None
         rows = prod(self.ranges[dim].size for dim in around[1:])
@@ -105,9 +102,19 @@ class InputPrefetch:
     def _run(self) -> frozenset[str]:
         """The dims that move along a run of pixels in memory, if the input has such runs."""
         tensor = self.problem.input
-        along = frozenset(tensor.axes[-1].dims)
+        along = frozenset(dim for axis in tensor.axes[-self._axes :] for dim in axis.dims)
         is_run = tensor.strides[-1] == 1 and not along.isdisjoint(self.problem.parallel_dims)
         return along if is_run else frozenset()
+
+    @cached_property
+    def _axes(self) -> int:
+        """How many of the last axes are a run: one of pixels, and one of their channels if these
+        are less than a line."""
+        tensor = self.problem.input
+        pixel = tensor.strides[-2] if len(tensor.axes) > 1 else None
+        few = pixel is not None and pixel * tensor.element.size < LINE_BYTES
+        channels = not any(dim in tensor.axes[-1].dims for dim in self.problem.parallel_dims)
+        return 2 if few and channels else 1
 
     def emit(self, point: Mapping[str, Index]) -> None:
         """Ask for it at `point`, which has the reduction dims whose loops are open; the others
@@ -123,7 +130,8 @@ class InputPrefetch:
         taps = prod(self.ranges[dim].size for dim in self.kernel.reduction[1:])
         inner = [dim for dim in self.kernel.reduction if dim not in point]
         at = {**point, **{dim: self.ranges[dim].start for dim in inner}}
-        lines = _lines(tensor, {**self.sizes, **{dim: self.ranges[dim].size for dim in inner}})
+        read = {**self.sizes, **{dim: self.ranges[dim].size for dim in inner}}
+        lines = _lines(tensor, read, self._axes)
         is_short = taps * self.ranges[channel].size < SHORT_REDUCTION
         later = self.upcoming.input
         if later is not None and (is_short or self._is_shared(later)):
@@ -140,7 +148,7 @@ class InputPrefetch:
 
     def _ask(self, at: Mapping[str, Index], lines: Sequence[Index], into: str) -> None:
         """Ask for `lines` of each run that a register tile at `at` reads."""
-        for run in runs(self.problem.input, at, self._sizes):
+        for run in runs(self.problem.input, at, self._sizes, self._axes):
             for start in lines:
                 self.builder.prefetch(self.memref, [*run[:-1], run[-1] + start], into)
 
@@ -215,9 +223,13 @@ def _part(
     return [(part * each + i) * spacing for i in range(each)]
 
 
-def runs(tensor: Tensor, at: Mapping[str, Index], sizes: Mapping[str, int]) -> list[list[Index]]:
-    """The first element of each run along the last axis that a register tile at `at` reads."""
-    dims = [dim for dim in sizes if dim in tensor.dims and dim not in tensor.axes[-1].dims]
+def runs(
+    tensor: Tensor, at: Mapping[str, Index], sizes: Mapping[str, int], axes: int = 1
+) -> list[list[Index]]:
+    """The first element of each run along so many of the last axes that a register tile at `at`
+    reads."""
+    along = {dim for axis in tensor.axes[-axes:] for dim in axis.dims}
+    dims = [dim for dim in sizes if dim in tensor.dims and dim not in along]
     found: dict[tuple[Index, ...], None] = {}  # in order, each once
     for offsets in product(*(range(sizes[dim]) for dim in dims)):
         moved = {dim: at[dim] + offset for dim, offset in zip(dims, offsets, strict=True)}
@@ -225,13 +237,14 @@ def runs(tensor: Tensor, at: Mapping[str, Index], sizes: Mapping[str, int]) -> l
     return [list(run) for run in found]
 
 
-def _lines(tensor: Tensor, sizes: Mapping[str, int]) -> list[Index]:
+def _lines(tensor: Tensor, sizes: Mapping[str, int], axes: int) -> list[Index]:
     """Offsets into a run, one in each cache line that it may touch."""
-    last = last_offset(tensor, sizes)
+    last = last_offset(tensor, sizes, axes)
     offsets = [*range(0, last, LINE_BYTES // tensor.element.size), last]
     return [Index(constant=offset) for offset in offsets]
 
 
-def last_offset(tensor: Tensor, sizes: Mapping[str, int]) -> int:
-    """The offset of the last element of a run along the last axis."""
-    return reach(tensor.axes[-1], sizes)
+def last_offset(tensor: Tensor, sizes: Mapping[str, int], axes: int = 1) -> int:
+    """The offset of the last element of a run along so many of the last axes."""
+    steps = zip(tensor.axes[-axes:], tensor.strides[-axes:], strict=True)
+    return sum(reach(axis, sizes) * (step or 1) for axis, step in steps)

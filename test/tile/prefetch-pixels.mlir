@@ -101,7 +101,7 @@ func.func @part_of_a_line(%input: memref<1x1x56x66xf32>, %weights: memref<1x1x66
   return
 }
 
-// Pixels of half a line of channels are left to the hardware.
+// Pixels of half a line of channels that follow each other are left to the hardware.
 
 // CHECK-LABEL: func.func @few_channels
 // CHECK-NOT:     prefetch %arg0
@@ -113,5 +113,31 @@ func.func @few_channels(%input: memref<1x28x28x8xf32>, %weights: memref<1x1x8x16
       microkernel = {lanes = "k", vector = 16, tile = {k = 16, w = 14}, reduction = ["c"]}}}
     ins(%input, %weights : memref<1x28x28x8xf32>, memref<1x1x8x16xf32>)
     outs(%output : memref<1x28x28x16xf32>)
+  return
+}
+
+// Pixels of three channels: 18 pixels that three taps read are a run of 54 elements. The lines of one
+// row after the other are asked for, for the register tile to the right.
+
+// CHECK-LABEL: func.func @rows_of_few_channels
+// CHECK:         affine.for %[[W:w.*]] = 0 to 64 step 16
+// CHECK:           affine.for %h = 0 to 7
+// CHECK:             affine.for %[[R:r.+]] = 0 to 3 iter_args
+// CHECK-NEXT:          affine.prefetch %arg0[0, %h + %[[R]], %[[W]] + 16, 0], read
+// CHECK-NEXT:          affine.prefetch %arg0[0, %h + %[[R]], %[[W]] + 16, 16], read
+// CHECK-NEXT:          affine.prefetch %arg0[0, %h + %[[R]], %[[W]] + 16, 32], read
+// CHECK-NEXT:          affine.prefetch %arg0[0, %h + %[[R]], %[[W]] + 16, 48], read
+// CHECK-NEXT:          affine.prefetch %arg0[0, %h + %[[R]], %[[W]] + 16, 53], read
+// CHECK-NOT:           affine.prefetch %arg0
+// CHECK:               vector.outerproduct
+func.func @rows_of_few_channels(%input: memref<1x9x66x3xf32>, %weights: memref<3x3x3x16xf32>,
+                                %output: memref<1x7x64x16xf32>) {
+  linalg.conv_2d_nhwc_hwcf {mopt.plan = {
+      machine = "znver5", threads = 1, packing = "none", levels = [
+          {name = "L1", order = ["w", "h", "r", "s", "c", "k"],
+           tile = {k = 16, h = 7, w = 16, c = 3, r = 3, s = 3}}],
+      microkernel = {lanes = "k", vector = 16, tile = {k = 16, w = 16}, reduction = ["r", "s", "c"]}}}
+    ins(%input, %weights : memref<1x9x66x3xf32>, memref<3x3x3x16xf32>)
+    outs(%output : memref<1x7x64x16xf32>)
   return
 }
