@@ -151,8 +151,9 @@ class Lookahead:
     def _reads_weights_once(self) -> bool:
         """Whether tiles of L1 take in all pixels of several, so that all weights come from
         memory."""
-        tile = self.plan.levels[-1].tile
-        return bool(self._pixels) and all(self.problem.extent(d) <= tile[d] for d in self._pixels)
+        tiles = [level.tile for level in self.plan.levels[-1:]]
+        whole = (tile[d] >= self.problem.extent(d) for tile in tiles for d in self._pixels)
+        return bool(self._pixels) and all(whole)
 
     @property
     def _pixels(self) -> list[str]:

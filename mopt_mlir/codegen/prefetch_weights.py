@@ -134,8 +134,8 @@ class StripPrefetch:
     At each step of the loop over `dim`, or once before all loops (None), it asks for `lines` of
     `rows` rows, from line `first` on and one step over `inner` after the other. They lie `shifts`
     further along each dim than what is read then. If there is a `first_pass`, in which all of these
-    are 0, it asks in that pass only. Rows of one step after the other lie all output
-    channels apart, often pages, which hardware prefetchers do not foresee.
+    are 0, it asks in that pass only. Rows of one step after the other lie all output channels
+    apart, often pages, which hardware prefetchers do not foresee.
     """
 
     builder: Builder

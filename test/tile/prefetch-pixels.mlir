@@ -141,3 +141,20 @@ func.func @rows_of_few_channels(%input: memref<1x9x66x3xf32>, %weights: memref<3
     outs(%output : memref<1x7x64x16xf32>)
   return
 }
+
+// One of 64 channels at a time leaves no row to ask for.
+
+// CHECK-LABEL: func.func @single_channels
+// CHECK-NOT:     prefetch %arg0
+// CHECK:         return
+func.func @single_channels(%input: memref<1x9x66x64xf32>, %weights: memref<3x3x64x16xf32>,
+                           %output: memref<1x7x64x16xf32>) {
+  linalg.conv_2d_nhwc_hwcf {mopt.plan = {
+      machine = "znver5", threads = 1, packing = "none", levels = [
+          {name = "L1", order = ["c", "w", "h", "r", "s", "k"],
+           tile = {k = 16, h = 7, w = 16, c = 1, r = 3, s = 3}}],
+      microkernel = {lanes = "k", vector = 16, tile = {k = 16, w = 16}, reduction = ["r", "s", "c"]}}}
+    ins(%input, %weights : memref<1x9x66x64xf32>, memref<3x3x64x16xf32>)
+    outs(%output : memref<1x7x64x16xf32>)
+  return
+}

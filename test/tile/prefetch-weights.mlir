@@ -356,6 +356,69 @@ func.func @strip_in_first_pass(%input: memref<1x8x6x64xf32>, %weights: memref<3x
 
 // -----
 
+// The rows that the next tile of L2 reads: each pass finds them beyond L2 and asks.
+
+// CHECK-LABEL: func.func @strip_beyond_l2
+// CHECK:         affine.for %h_L2 = 0 to 6
+// CHECK:           affine.for %[[K:k.*]] = 0 to 512 step 32
+// CHECK-NOT:         affine.if #{{.+}}(%h_L2)
+// CHECK:             affine.prefetch %arg1[%{{.+}}, %{{.+}}, %{{.+}}, %[[K]] + %{{.+}} + 32], read
+// CHECK:             vector.outerproduct
+func.func @strip_beyond_l2(%input: memref<1x8x10x64xf32>, %weights: memref<3x3x64x512xf32>,
+                           %output: memref<1x6x8x512xf32>) {
+  linalg.conv_2d_nhwc_hwcf {mopt.plan = {
+      machine = "znver5", threads = 1, packing = "none", levels = [
+          {name = "L2", order = ["h", "k", "w", "c", "r", "s"],
+           tile = {k = 32, h = 1, w = 8, c = 64, r = 3, s = 3}}],
+      microkernel = {lanes = "k", vector = 16, tile = {k = 32, w = 4}, reduction = ["r", "s", "c"]}}}
+    ins(%input, %weights : memref<1x8x10x64xf32>, memref<3x3x64x512xf32>)
+    outs(%output : memref<1x6x8x512xf32>)
+  return
+}
+
+// -----
+
+// Of so few that L2 keeps all of them, 126 KB, only the first pass does not find them there.
+
+// CHECK:         #[[FIRST:.+]] = affine_set<(d0) : (d0 == 0)>
+// CHECK-LABEL: func.func @small_strip
+// CHECK:         affine.for %[[H:h.*]] = 0 to 6
+// CHECK:           affine.for %[[K:k.*]] = 0 to 512 step 32
+// CHECK:             affine.if #[[FIRST]](%[[H]])
+// CHECK-NEXT:          affine.prefetch %arg1[
+// CHECK:             vector.outerproduct
+func.func @small_strip(%input: memref<1x8x10x7xf32>, %weights: memref<3x3x7x512xf32>,
+                       %output: memref<1x6x8x512xf32>) {
+  linalg.conv_2d_nhwc_hwcf {mopt.plan = {
+      machine = "znver5", threads = 1, packing = "none", levels = [
+          {name = "L2", order = ["h", "k", "w", "c", "r", "s"],
+           tile = {k = 32, h = 1, w = 8, c = 7, r = 3, s = 3}}],
+      microkernel = {lanes = "k", vector = 16, tile = {k = 32, w = 4}, reduction = ["r", "s", "c"]}}}
+    ins(%input, %weights : memref<1x8x10x7xf32>, memref<3x3x7x512xf32>)
+    outs(%output : memref<1x6x8x512xf32>)
+  return
+}
+
+// -----
+
+// Rows 192 bytes apart are asked for.
+
+// CHECK-LABEL: func.func @strips_of_three_lines
+// CHECK:         affine.for %[[K:k.*]] = 0 to 48 step 16
+// CHECK:           affine.prefetch %arg1[%{{.+}}, %{{.+}}, %{{.+}}, %[[K]] + 16], read
+// CHECK:           vector.outerproduct
+func.func @strips_of_three_lines(%input: memref<1x6x6x64xf32>, %weights: memref<3x3x64x48xf32>,
+                                 %output: memref<1x4x4x48xf32>) {
+  linalg.conv_2d_nhwc_hwcf {mopt.plan = {
+      machine = "znver5", threads = 1, packing = "none", levels = [],
+      microkernel = {lanes = "k", vector = 16, tile = {k = 16, w = 4}, reduction = ["r", "s", "c"]}}}
+    ins(%input, %weights : memref<1x6x6x64xf32>, memref<3x3x64x48xf32>)
+    outs(%output : memref<1x4x4x48xf32>)
+  return
+}
+
+// -----
+
 // Two cores, each of which begins a pass of its own.
 
 // CHECK:         #[[FIRST:.+]] = affine_set<(d0, d1) : (d0 - d1 == 0)>
@@ -509,6 +572,47 @@ func.func @small_filter(%input: memref<1x6x10x7xf32>, %weights: memref<3x3x7x512
            tile = {k = 64, h = 1, w = 8, c = 7, r = 3, s = 3}}],
       microkernel = {lanes = "k", vector = 16, tile = {k = 32, w = 4}, reduction = ["r", "s", "c"]}}}
     ins(%input, %weights : memref<1x6x10x7xf32>, memref<3x3x7x512xf32>)
+    outs(%output : memref<1x4x8x512xf32>)
+  return
+}
+
+// -----
+
+// More than that is asked for in each pass.
+
+// CHECK-LABEL: func.func @large_filter
+// CHECK:         affine.for %h_L2 = 0 to 4
+// CHECK:           affine.for %[[K:k.*]] = 0 to 512 step 32
+// CHECK-NOT:         affine.if #{{.+}}(%h_L2)
+// CHECK:             affine.prefetch %arg1[%{{.+}}, %{{.+}}, %{{.+}}, %[[K]] + 32], read
+// CHECK:             vector.outerproduct
+func.func @large_filter(%input: memref<1x6x18x32xf32>, %weights: memref<3x3x32x512xf32>,
+                        %output: memref<1x4x16x512xf32>) {
+  linalg.conv_2d_nhwc_hwcf {mopt.plan = {
+      machine = "znver5", threads = 1, packing = "L2", levels = [
+          {name = "L2", order = ["h", "k", "w", "c", "r", "s"],
+           tile = {k = 32, h = 1, w = 16, c = 32, r = 3, s = 3}}],
+      microkernel = {lanes = "k", vector = 16, tile = {k = 32, w = 4}, reduction = ["r", "s", "c"]}}}
+    ins(%input, %weights : memref<1x6x18x32xf32>, memref<3x3x32x512xf32>)
+    outs(%output : memref<1x4x16x512xf32>)
+  return
+}
+
+// -----
+
+// Half of 16 lines beside eight multiply-adds would be too much.
+
+// CHECK-LABEL: func.func @no_room_for_next_block
+// CHECK-NOT:     affine.prefetch %arg1
+// CHECK:         return
+func.func @no_room_for_next_block(%input: memref<1x6x10x16xf32>, %weights: memref<3x3x16x512xf32>,
+                                  %output: memref<1x4x8x512xf32>) {
+  linalg.conv_2d_nhwc_hwcf {mopt.plan = {
+      machine = "znver5", threads = 1, packing = "L2", levels = [
+          {name = "L2", order = ["h", "k", "w", "c", "r", "s"],
+           tile = {k = 256, h = 1, w = 8, c = 16, r = 3, s = 3}}],
+      microkernel = {lanes = "k", vector = 16, tile = {k = 32, w = 4}, reduction = ["r", "s", "c"]}}}
+    ins(%input, %weights : memref<1x6x10x16xf32>, memref<3x3x16x512xf32>)
     outs(%output : memref<1x4x8x512xf32>)
   return
 }

@@ -264,6 +264,21 @@ def test_scalars():
             function(*arguments)
 
 
+@pytest.mark.parametrize("layout", ["", ", strided<[?]>"])
+def test_scalars_without_results(layout):
+    out = f"memref<1xf32{layout}>"
+    function = mopt_mlir.compile(
+        f"""func.func @store(%out: {out}, %x: f32) {{
+          affine.store %x, %out[0] : {out}
+          return
+        }}""",
+        passes="",
+    )["store"]
+    stored = np.zeros(1, F32)
+    assert function(stored, 2.5) is None
+    assert stored[0] == 2.5
+
+
 def test_an_unknown_function_is_refused_with_the_known_ones():
     executable = mopt_mlir.compile(ADD + DOUBLE, passes="")
     assert [entry.name for entry in executable.entries] == ["add", "double"]
