@@ -63,10 +63,12 @@ class OneDnn:
     def _run(self, handle: int | None) -> Callable[[], None]:
         """What runs the convolution as directly as our own code is called: with cold caches ctypes
         takes several microseconds for each call."""
-        new = ctypes.pythonapi.PyCFunction_NewEx
-        new.restype = ctypes.py_object
-        new.argtypes = ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p
-        run: Callable[[], None] = new(ctypes.byref(self._definition), handle, None)
+        new = ctypes.PYFUNCTYPE(
+            ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p
+        )
+        run: Callable[[], None] = new(("PyCFunction_NewEx", ctypes.pythonapi))(
+            ctypes.addressof(self._definition), handle, None
+        )
         return run
 
 

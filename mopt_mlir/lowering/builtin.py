@@ -22,7 +22,8 @@ _NO_ARGUMENTS = 4  # METH_NOARGS of Python's C interface
 
 
 class _MethodDefinition(ctypes.Structure):
-    """Python's PyMethodDef. It must stay where it is as long as functions of it live."""
+    """Python's PyMethodDef. It has to live as long as functions of it, which may be through their
+    `self`."""
 
     _fields_ = (
         ("name", ctypes.c_char_p),
@@ -41,13 +42,13 @@ class _Pointers(bytes):
 def calling(address: int, pointers: Sequence[int], alive: Any = None) -> Callable[[], None]:
     """What calls the native function at `address`, which returns nothing, with `pointers`; it
     keeps `alive` alive. Other threads of Python run meanwhile."""
-    new = ctypes.pythonapi.PyCFunction_NewEx
-    new.restype = ctypes.py_object
-    new.argtypes = ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p
-    definition, _ = _definition(len(pointers))
+    new = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
+    definition, code = _definition(len(pointers))
     values = _Pointers(struct.pack(f"={1 + len(pointers)}Q", address, *pointers))
-    values.alive = alive
-    function: Callable[[], None] = new(ctypes.byref(definition), values, None)
+    values.alive = alive, definition, code  # the cache may have others, of another thread
+    function: Callable[[], None] = new(("PyCFunction_NewEx", ctypes.pythonapi))(
+        ctypes.addressof(definition), values, None
+    )
     return function
 
 
