@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from mopt_mlir.codegen.builder import Builder
@@ -45,23 +46,31 @@ class AccumulatorTile:
     def initial(self, reduction: Mapping[str, Range]) -> list[Any]:
         """Accumulators at the start of the reduction tile `reduction`.
 
-        The first tile of the reduction takes the fill, the bias or the output's contents, any other
-        what the one before has left.
+        The first tile of the reduction takes the fill or the bias, any other the partial sums. What
+        is in the output is not read before the end (`finish`): nothing waits for it until then.
         """
-        accumulates = self.operands.fill is None and self.operands.bias is None
-        begin = self._read if accumulates else self._fresh
-        resume = self._read if self.partials is None else self._restore
-        conditions = self.is_first(reduction)
-        if not conditions or begin == resume:
+        begin = self._zeros if self._accumulates else self._fresh
+        resume = self._zeros if self.partials is None else self._restore
+        if begin == resume:
             return begin()
         type_ = self.builder.vector_type(self.lanes, self.operands.output.type.element_type)
         count = len(self.vectors) * len(self.scalars)
-        return self.builder.branch(conditions, begin, resume, [type_] * count)
+        return self.builder.branch(self.is_first(reduction), begin, resume, [type_] * count)
 
     def _restore(self) -> list[Any]:
         assert self.partials is not None
         tile = self.partials.tile(self.builder, self.start)
         return self.partials.load(self.builder, tile, len(self.vectors) * len(self.scalars))
+
+    @property
+    def _accumulates(self) -> bool:
+        """Whether the output's contents count."""
+        return self.operands.fill is None and self.operands.bias is None
+
+    def _zeros(self) -> list[Any]:
+        vector_type = self.builder.vector_type(self.lanes, self.operands.output.type.element_type)
+        zeros = self.builder.zeros(vector_type)
+        return [zeros] * (len(self.vectors) * len(self.scalars))
 
     def _fresh(self) -> list[Any]:
         vector_type = self.builder.vector_type(self.lanes, self.operands.output.type.element_type)
@@ -96,20 +105,33 @@ class AccumulatorTile:
     # ---- the output --------------------------------------------------------------------------
 
     def finish(self, accumulators: Sequence[Any], reduction: Mapping[str, Range]) -> None:
-        """Store the accumulators after the reduction tile `reduction`."""
-        partials, conditions = self.partials, self.is_last(reduction)
-        if partials is None or not conditions:
-            self.write(accumulators)
-            return
+        """Store the accumulators after the reduction tile `reduction`, or add them to the output if
+        what is there counts."""
 
-        def save() -> None:
-            partials.store(self.builder, partials.tile(self.builder, self.start), accumulators)
+        write = partial(self.write, accumulators)
+        add = partial(self.write, accumulators, onto=True)
+        if self.partials is not None:
+            last = add if self._accumulates else write
+            save = partial(self._save, accumulators)
+            self.builder.branch(self.is_last(reduction), last, save)
+        elif self._accumulates:
+            add()
+        else:
+            self.builder.branch(self.is_first(reduction), write, add)
 
-        self.builder.branch(conditions, lambda: self.write(accumulators), save)
+    def _save(self, accumulators: Sequence[Any]) -> None:
+        assert self.partials is not None
+        tile = self.partials.tile(self.builder, self.start)
+        self.partials.store(self.builder, tile, accumulators)
 
-    def is_first(self, reduction: Mapping[str, Range]) -> list[tuple[Index, bool]]:
-        """The conditions of `Builder.branch` under which no reduction tile precedes `reduction`."""
-        return [(part.start, True) for part in reduction.values() if part.start.terms]
+    def is_first(
+        self, reduction: Mapping[str, Range], since: Mapping[str, Index] | None = None
+    ) -> list[tuple[Index, bool]]:
+        """The conditions of `Builder.branch` under which no reduction tile precedes `reduction`, of
+        those `since` some index of each dim (0 where it has none)."""
+        since = since or {}
+        steps = [part.start - since.get(dim, Index()) for dim, part in reduction.items()]
+        return [(step, True) for step in steps if step.terms]
 
     def is_last(self, reduction: Mapping[str, Range]) -> list[tuple[Index, bool]]:
         """The conditions of `Builder.branch` under which no reduction tile follows `reduction`."""
@@ -120,42 +142,35 @@ class AccumulatorTile:
             if end.terms
         ]
 
-    def write(self, accumulators: Sequence[Any]) -> None:
-        """Store every valid element of the accumulators to the output."""
+    def write(self, accumulators: Sequence[Any], *, onto: bool = False) -> None:
+        """Store every valid element of the accumulators to the output, or its sum with what is
+        there, if `onto` that."""
         if self.problem.output.runs_along(self.lane_dim):
             for v, vector in enumerate(self.vectors):
                 for q, scalar in enumerate(self.scalars):
                     where = self._output(vector, scalar)
                     value = accumulators[v * len(self.scalars) + q]
-                    self.builder.vector_store(
-                        value,
-                        self.operands.output,
-                        where,
-                        vector.valid,
-                        self.operands.nontemporal,
-                    )
+                    past = self.operands.nontemporal
+                    self._store(value, self.operands.output, where, vector.valid, onto, past)
         elif (along := self._transposable()) is not None:
-            self._write_transposed(accumulators, along)
+            self._write_transposed(accumulators, along, onto)
         else:
-            for value, where in self._elements(accumulators):
-                self.builder.store(value, self.operands.output, where)
+            self._write_elements(accumulators, onto)
 
-    def _read(self) -> list[Any]:
-        if self.problem.output.runs_along(self.lane_dim):
-            return [
-                self.builder.vector_load(
-                    self.operands.output,
-                    self._output(vector, scalar),
-                    self.lanes,
-                    vector.valid,
-                    "acc",
-                )
-                for vector in self.vectors
-                for scalar in self.scalars
-            ]
-        if (along := self._transposable()) is not None:
-            return self._read_transposed(along)
-        return self._read_elements()
+    def _store(
+        self,
+        value: Any,
+        memory: Any,
+        where: list[Index],
+        valid: int,
+        onto: bool,
+        nontemporal: bool = False,
+    ) -> None:
+        """Store the first `valid` lanes of `value` to consecutive elements of `memory`."""
+        if onto:
+            there = self.builder.vector_load(memory, where, self.lanes, valid, "acc")
+            value = self.builder.add(value, there)
+        self.builder.vector_store(value, memory, where, valid, nontemporal)
 
     def _output(self, vector: Position, scalar: Position, lane: int = 0) -> list[Index]:
         point = {
@@ -212,7 +227,7 @@ class AccumulatorTile:
         padding = [self.builder.poison(rows[0].type)] * missing if missing else []
         return transpose(self.builder, rows + padding, self.problem.output.element.size)
 
-    def _write_transposed(self, accumulators: Sequence[Any], along: str) -> None:
+    def _write_transposed(self, accumulators: Sequence[Any], along: str, onto: bool) -> None:
         runs = self._runs()
         memory = self._memory(runs, along)
         for v, vector in enumerate(self.vectors):
@@ -220,47 +235,17 @@ class AccumulatorTile:
                 rows = [accumulators[v * len(self.scalars) + q] for q in run]
                 for lane, column in enumerate(self._transpose(rows)[: vector.valid]):
                     where = self._start(memory, vector, run, lane)
-                    self.builder.vector_store(column, memory, where, len(run))
-
-    def _read_transposed(self, along: str) -> list[Any]:
-        values: list[Any] = [None] * (len(self.vectors) * len(self.scalars))
-        runs = self._runs()
-        memory = self._memory(runs, along)
-        for v, vector in enumerate(self.vectors):
-            for run in runs:
-                places = [self._start(memory, vector, run, lane) for lane in range(vector.valid)]
-                columns = [
-                    self.builder.vector_load(memory, where, self.lanes, len(run), "acc")
-                    for where in places
-                ]
-                columns += [self.builder.poison(columns[0].type)] * (self.lanes - vector.valid)
-                rows = transpose(self.builder, columns, self.problem.output.element.size)
-                for q, row in zip(run, rows, strict=False):
-                    values[v * len(self.scalars) + q] = row
-        return values
+                    self._store(column, memory, where, len(run), onto)
 
     # ---- element by element ------------------------------------------------------------------
 
-    def _elements(self, accumulators: Sequence[Any]) -> list[tuple[Any, list[Index]]]:
-        return [
-            (
-                self.builder.extract(accumulators[v * len(self.scalars) + q], lane),
-                self._output(vector, scalar, lane),
-            )
-            for v, vector in enumerate(self.vectors)
-            for q, scalar in enumerate(self.scalars)
-            for lane in range(vector.valid)
-        ]
-
-    def _read_elements(self) -> list[Any]:
-        vector_type = self.builder.vector_type(self.lanes, self.operands.output.type.element_type)
-        values = []
-        for vector in self.vectors:
-            for scalar in self.scalars:
-                value = self.builder.zeros(vector_type)
+    def _write_elements(self, accumulators: Sequence[Any], onto: bool) -> None:
+        for v, vector in enumerate(self.vectors):
+            for q, scalar in enumerate(self.scalars):
                 for lane in range(vector.valid):
                     where = self._output(vector, scalar, lane)
-                    loaded = self.builder.load(self.operands.output, where, "acc")
-                    value = self.builder.insert(loaded, value, lane)
-                values.append(value)
-        return values
+                    value = self.builder.extract(accumulators[v * len(self.scalars) + q], lane)
+                    if onto:
+                        there = self.builder.load(self.operands.output, where, "acc")
+                        value = self.builder.add(value, there)
+                    self.builder.store(value, self.operands.output, where)

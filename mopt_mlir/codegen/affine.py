@@ -138,7 +138,10 @@ class AffineBuilder:
         otherwise: Callable[[], Sequence[Any] | None],
         types: Sequence[Any] = (),
     ) -> list[Any]:
-        """`affine.if`: each condition is `index >= 0`, or `index == 0` where its flag is set."""
+        """`affine.if`: each condition is `index >= 0`, or `index == 0` where its flag is set. If
+        there is none, `then` alone."""
+        if not conditions:
+            return list(then() or ())
         ir, affine = self.ir, self.bindings.affine
         positions: dict[Any, int] = {}
         for index, _ in conditions:

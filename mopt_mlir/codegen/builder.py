@@ -267,6 +267,9 @@ class Builder(AffineBuilder):
             accumulator.type, vector, scalar, acc=accumulator, loc=self.location
         ).result
 
+    def add(self, first: Any, second: Any) -> Any:
+        return self.bindings.arith.AddFOp(first, second, loc=self.location).result
+
     def shuffle(self, first: Any, second: Any, lanes: Sequence[int]) -> Any:
         """The given lanes of `first` and `second`, which are numbered on from `first`'s."""
         vector = self.bindings.vector

@@ -149,7 +149,7 @@ class Nest:
 
     def _inside(self, place: Place, dim: str, tile: Range) -> Place:
         """`place` in a loop over `dim`, at `tile`."""
-        upcoming = self._lookahead.inside(place.upcoming, dim, place.ranges, tile.size)
+        upcoming = self._lookahead.inside(place.upcoming, dim, place.ranges, tile)
         inner = replace(place.at(dim, tile), upcoming=upcoming)
         if dim in self.problem.reduction_dims and place.sums is not None and place.partials is None:
             dims, kernel = self.problem.parallel_dims, self.plan.microkernel

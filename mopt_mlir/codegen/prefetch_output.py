@@ -2,8 +2,9 @@
 
 A row of output channels or pixels lies in another page than the one before, and stores to lines
 that are not in the cache wait for each other. Where the reduction is split, only the first visit of
-a register tile finds its output outside of the caches: memory would deliver during that visit and
-idle during the others, so that all of them ask for a part. And where a register tile writes many
+a register tile finds its output outside of the caches, or the first since these had to keep too
+much else: memory would deliver during that visit and idle during the others, so that all of them
+ask for a part. And where a register tile writes many
 rows, asking for all of them at once would keep its first loads waiting.
 """
 
@@ -48,7 +49,7 @@ def output_prefetch(
         start[later.dim] = start[later.dim] + later.step
         # beside sums in scratch memory sharing does not help, some plans take 2 to 5% longer
         if later.visits is not None and output.partials is None:
-            shared = _Shared(output, sizes, later.visits, ranges)
+            shared = _Shared(output, sizes, later.visits, ranges, upcoming.since)
     elif steps < best // 2:
         return None
     if shared is not None:
@@ -56,7 +57,7 @@ def output_prefetch(
     elif output.partials is not None:
         conditions = output.is_last(reduced)
     else:
-        conditions = output.is_first(reduced)
+        conditions = output.is_first(reduced, upcoming.since)
     all_ = _AtOnce(output, upcoming.into, start, sizes, conditions, shared)
     if upcoming.into == "L1" or upcoming.again or conditions or shared is not None:
         return all_
@@ -86,10 +87,7 @@ class _AtOnce:
             part = (self.start, self.sizes) if self.shared is None else self.shared.part(self.start)
             _ask(self.output, self.into, *part)
 
-        if self.conditions:
-            self.output.builder.branch(self.conditions, ask, lambda: None)
-        else:
-            ask()
+        self.output.builder.branch(self.conditions, ask, lambda: None)
 
 
 @dataclass(frozen=True)
@@ -192,6 +190,7 @@ class _Shared:
     sizes: Mapping[str, int]
     visits: Visits
     ranges: Mapping[str, Range]
+    since: Mapping[str, Index]
 
     @property
     def conditions(self) -> list[tuple[Index, bool]]:
@@ -199,7 +198,8 @@ class _Shared:
         `visits` is at its start, and there are rows left."""
         visits, problem = self.visits, self.output.problem
         reduced = {dim: self.ranges[dim] for dim in problem.reduction_dims}
-        begins = self.output.is_first({**reduced, visits.dim: visits.through})
+        through = {**reduced, visits.dim: visits.through}
+        begins = self.output.is_first(through, self.since)
         parts = -(-self._count // self._each)
         left = Index(constant=parts * visits.unit - 1) - self._done
         return begins + ([(left, False)] if parts < visits.count else [])

@@ -9,8 +9,9 @@ has been through all of them when it comes to the next line.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
+from math import gcd
 from typing import Any
 
 from mopt_mlir.codegen.builder import Builder
@@ -42,7 +43,8 @@ class PixelPrefetch:
     the next, and as many further on at each step of the loop over the taps `tap`, if there is one.
     Of the other image dims of the microkernel it is all pixels, `rows` of them. It begins anew
     after so many `steps`: the channels of a line, or fewer if the loop has not as many; a power of
-    two, as there is no cheap remainder of another number.
+    two, as there is no cheap remainder of another number. Where the channels of the loop are parts
+    of so many `lines`, it goes through one after the other of these, if there is room.
     """
 
     builder: Builder
@@ -59,6 +61,7 @@ class PixelPrefetch:
     pixels: int
     apart: int
     steps: int
+    lines: int = 0
 
     @staticmethod
     def of(
@@ -90,6 +93,7 @@ class PixelPrefetch:
             dict(zip(others, offsets, strict=True))
             for offsets in product(*(range(sizes[d]) for d in others))
         ]
+        channels, line = ranges[dim].size, LINE_BYTES // tensor.element.size
         found = PixelPrefetch(
             builder,
             tensor,
@@ -104,8 +108,13 @@ class PixelPrefetch:
             part * (each * taps),
             each,
             apart,
-            1 << (min(ranges[dim].size, LINE_BYTES // tensor.element.size).bit_length() - 1),
+            _power_of_two(min(channels, line)),
         )
+        common = gcd(channels, line)  # where loops begin: at a multiple of that
+        if common < min(channels, line):
+            lines = -(-(channels + line - common) // line)
+            cut = replace(found, steps=_power_of_two(channels // lines), lines=lines)
+            found = cut if has_room(cut.at_once, kernel, 1) else found
         return found if has_room(found.at_once, kernel, 1) else None
 
     @property
@@ -126,14 +135,21 @@ class PixelPrefetch:
     def emit(self, point: Mapping[str, Index]) -> None:
         """Ask for the lines of the step at `point`."""
         later = self.later
-        at = {**self.starts, **point}
+        at, step = {**self.starts, **point}, point[self.dim]
+        conditions: list[tuple[Index, bool]] = []
+        if self.lines:
+            start = self.starts[self.dim]
+            step = step - start
+            line = self.builder.apply("line", step, self.steps)
+            at[self.dim] = start + line * (LINE_BYTES // self.tensor.element.size)
+            conditions.append((Index(constant=self.lines * self.steps - 1) - step, False))
         at[later.dim] = at[later.dim] + later.step
         offset = self.first
         if self.tap is not None:
             offset = offset + (point[self.tap] - self.starts[self.tap]) * self.pixels
             at[self.tap] = self.starts[self.tap]
         if self.turns > 1:
-            turn = self.builder.apply("turn", point[self.dim], self.every, self.turns)
+            turn = self.builder.apply("turn", step, self.every, self.turns)
             offset = offset + turn
 
         def ask() -> None:
@@ -144,12 +160,14 @@ class PixelPrefetch:
                     run = pixel + (offset + number) * self.apart
                     self.builder.prefetch(self.memref, [*before, run, *behind], self.into)
 
-        if self.every == 1:
-            ask()
-            return
-        phase = point[self.dim] + LATE % self.every
-        due = self.builder.apply("due", phase, modulo=self.every)
-        self.builder.branch([(due, True)], ask, lambda: None)
+        if self.every > 1:
+            due = self.builder.apply("due", step + LATE % self.every, modulo=self.every)
+            conditions.insert(0, (due, True))
+        self.builder.branch(conditions, ask, lambda: None)
+
+
+def _power_of_two(most: int) -> int:
+    return 1 << (most.bit_length() - 1)
 
 
 def has_channels_last(problem: Problem, kernel: Microkernel, ranges: Mapping[str, Range]) -> bool:

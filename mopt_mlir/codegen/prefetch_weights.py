@@ -220,9 +220,6 @@ class StripPrefetch:
 
     def emit(self, point: Mapping[str, Index]) -> None:
         """Ask for the lines of the step at `point`."""
-        if not self.first_pass:
-            self._ask(point)
-            return
         conditions = [(start, True) for start in self.first_pass]
         self.builder.branch(conditions, lambda: self._ask(point), lambda: None)
 

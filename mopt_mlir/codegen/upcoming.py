@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 
 from mopt_mlir.codegen.builder import Builder
@@ -177,12 +177,15 @@ class NextOutput:
 class Upcoming:
     """What is accessed after the current register tile or a few of them, as far as it is known, and
     the cache into which that, and the output of the current one, is asked for. `again` says that
-    such input is asked for once more, from there into L1, shortly before it is read."""
+    such input is asked for once more, from there into L1, shortly before it is read. The output of
+    the current one has been in the caches `since` reduction dims were at these indices, if it was
+    visited before; since 0 where there is none."""
 
     into: str
     again: bool = False
     input: NextInput | None = None
     output: NextOutput | None = None
+    since: Mapping[str, Index] = field(default_factory=dict)
 
     @staticmethod
     def of(plan: Plan) -> Upcoming:

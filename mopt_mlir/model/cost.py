@@ -22,12 +22,11 @@ from mopt_mlir.model.microkernel import (
 )
 from mopt_mlir.model.packing import (
     IN_COMMON,
-    IN_PLACE_EXPOSED,
     PACK_PASSES,
     PACKED_COPIES,
     cycles_per_weight,
     first_block_seconds,
-    in_rows,
+    in_place_exposed,
 )
 from mopt_mlir.model.rates import OUTPUT_PASSES, STREAMED_PASSES, Rates
 from mopt_mlir.model.volume import Pieces, Tiling, cut, live_order, volume, whole
@@ -195,11 +194,10 @@ def predict(
         resource: {name: sizes[name] * amount for name, amount in moved[resource].items()}
         for resource in MEMORY
     }
-    in_place = plan.packing == "none" and in_rows(problem)
-    rows = volumes["L3"]["weights"] if in_place else 0.0
+    rows = volumes["L3"]["weights"] if plan.packing == "none" else 0.0
     seconds = {
         "compute": (work.cycles + work.cycles_per_visit * visits) / rates.cycles
-        + IN_PLACE_EXPOSED * rows / rates.bytes["L3"],
+        + in_place_exposed(problem, machine, plan.microkernel) * rows / rates.bytes["L3"],
         **{name: sum(volumes[name].values()) / rates.bytes[name] for name in MEMORY[:-1]},
         "DRAM": _memory_seconds(volumes["DRAM"], written * sizes["output"], rates, streamed)
         + (0.0 if streamed else _seconds_of_runs(problem, plan, rates))

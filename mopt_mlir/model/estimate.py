@@ -23,7 +23,7 @@ from mopt_mlir.model.cost import (
     visits_of,
 )
 from mopt_mlir.model.microkernel import tile_kinds
-from mopt_mlir.model.packing import IN_PLACE_EXPOSED, first_block_seconds, in_rows
+from mopt_mlir.model.packing import first_block_seconds, in_place_exposed
 from mopt_mlir.model.rates import OUTPUT_PASSES
 from mopt_mlir.model.residency import evicted_again, resident_volumes
 from mopt_mlir.model.visits import Visits, visiting_cycles
@@ -61,7 +61,7 @@ def estimate(problem: Problem, machine: Machine, plan: Plan) -> Prediction:
     seconds["DRAM"] -= runs + sums_seconds(problem, machine, plan)
     # what a register tile evicts of itself counts in its cycles, as measured
     _, again = evicted_again(problem, machine, plan)
-    rows = _of_rows(plan, predicted, volumes) if in_rows(problem) else 0.0
+    rows = in_place_exposed(problem, machine, plan.microkernel) * _of_rows(plan, predicted, volumes)
     for resource in FILLED_FROM.values():
         moved = sum(predicted.volumes[resource].values())
         waited = _waited_for(resource, volumes[resource]) - (again if resource == "L2" else 0.0)
@@ -76,7 +76,7 @@ def estimate(problem: Problem, machine: Machine, plan: Plan) -> Prediction:
         seconds=seconds,
         volumes=volumes,
         bottleneck=max(seconds, key=lambda name: seconds[name]),
-        cost=max(busy.values()) + exposed + IN_PLACE_EXPOSED * rows,
+        cost=max(busy.values()) + exposed + rows,
     )
 
 

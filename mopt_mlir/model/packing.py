@@ -7,7 +7,7 @@ from math import prod
 
 from mopt_mlir.machine.machine import Machine
 from mopt_mlir.model.conflicts import conflicting_lines
-from mopt_mlir.model.microkernel import is_transposed, needs_panels, whole_to_pack
+from mopt_mlir.model.microkernel import exposed, is_transposed, needs_panels, whole_to_pack
 from mopt_mlir.model.rates import Rates
 from mopt_mlir.plan import Microkernel, Plan
 from mopt_mlir.problem import Problem, Role
@@ -45,7 +45,12 @@ same."""
 IN_PLACE_EXPOSED = 1.0
 """More of the time that weights take from L3 which are read in place: each of their rows lies in
 another page, and no prefetcher foresees the next one. Fitted to sampled plans of Table 1 on Zen 4,
-Zen 5 and Granite Rapids, whose times ask for 0.2 to 1.6."""
+Zen 5 and Granite Rapids, whose times ask for 0.2 to 1.6.
+
+Rows may be those of output channels or, if weights run along these, of one reduction step each,
+which hide behind operations of more than a slot. (Measured on Zen 4, with weights in place against
+packed ones, of 62 layers: times of AVX2 code ask for 2; with 1 rather than 0, 13 own plans change
+and take 1% less time. With AVX-512 code, of two slots, they take 0.1% more with 1 and 2.4% with 2, but no more with 1/4.)"""
 
 IN_COMMON = ("whole", "L3")
 """The places where cores share the work of packing: in front of the nest, and the cache that is
@@ -79,10 +84,11 @@ def cycles_per_weight(problem: Problem, machine: Machine, plan: Plan) -> float:
     return (1 - rest) * cycles + rest * (REST_CYCLES + PACK_CONFLICT_CYCLES * crowded)
 
 
-def in_rows(problem: Problem) -> bool:
-    """Whether weights that are read in place come in rows, one for each output channel, and are not
-    read one after the other."""
-    return not any(problem.weights.runs_along(dim) for dim in problem.by_role(Role.OUT_CHANNEL))
+def in_place_exposed(problem: Problem, machine: Machine, kernel: Microkernel) -> float:
+    """More of the time that weights take from L3 which are read in place."""
+    along = any(problem.weights.runs_along(dim) for dim in problem.by_role(Role.OUT_CHANNEL))
+    slots = machine.slots(8 * problem.weights.element.size * kernel.vector)
+    return IN_PLACE_EXPOSED * (exposed(slots) if along else 1.0)
 
 
 def first_block_seconds(problem: Problem, machine: Machine, plan: Plan) -> float:

@@ -28,10 +28,9 @@ from mopt_mlir.model.footprint import joined_dims, memory_axes
 from mopt_mlir.model.microkernel import whole_to_pack
 from mopt_mlir.model.packing import (
     IN_COMMON,
-    IN_PLACE_EXPOSED,
     PACK_PASSES,
     PACKED_COPIES,
-    in_rows,
+    in_place_exposed,
     pack_cycles,
     seconds_to_wait,
 )
@@ -127,6 +126,7 @@ class Evaluator:
         self.contiguous = sorted(
             {names.index(dim) for axis in lined for dim in (axis.image, axis.filter) if dim}
         )
+        self._in_place_exposed = in_place_exposed(problem, machine, choice.kernel)
         self._walker = Walker(problem, choice, measured)
         self.extents, self.unit = self._walker.extents, self._walker.unit
         self.units, self.ways = self._walker.units, self._walker.ways
@@ -358,11 +358,11 @@ class Evaluator:
         place = self.packings[scenario.packing]
         if self.choice.packs:
             core = core + waiting + self._pack(place, scenario, traffic, times)
-        if place == IN_PLACE and in_rows(self.problem):
+        if place == IN_PLACE:
             level = LEVELS.index(IN_PLACE_LEVEL)
             rows = traffic[level].weights[scenario.members[level][0]]
             rate = self.choice.rates.bytes[FILLS[level]] / self.problem.weights.element.size
-            core = core + IN_PLACE_EXPOSED * rows / rate
+            core = core + self._in_place_exposed * rows / rate
         busy = {"core": core, **{name: times[name] for name in MEMORY}}
         share = sum(self._beside[name] * time for name, time in busy.items())
         objective = reduce(np.maximum, busy.values()) + share

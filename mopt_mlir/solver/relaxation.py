@@ -29,9 +29,8 @@ from mopt_mlir.model.cost import (
 from mopt_mlir.model.microkernel import whole_to_pack
 from mopt_mlir.model.packing import (
     IN_COMMON,
-    IN_PLACE_EXPOSED,
     PACK_PASSES,
-    in_rows,
+    in_place_exposed,
     pack_cycles,
     seconds_to_wait,
 )
@@ -241,11 +240,16 @@ class Formulation(Traffic):
     def _in_place(self, log_rows: Expression) -> Expression:
         """Scaled seconds of waiting for weights that are read in place, of which `log_rows` says
         how long they take to come."""
-        in_place = [not choice.packed for choice in self.choices]
-        if not any(in_place) or not in_rows(self.problem):
+        if all(choice.packed for choice in self.choices):
             return 0.0
-        off = self.of_choice(0.0 if waits else -NEGLIGIBLE for waits in in_place)
-        return self.exp("in place", log_rows + log(IN_PLACE_EXPOSED) + off)
+        exposed = (
+            in_place_exposed(self.problem, self.machine, choice.kernel) for choice in self.choices
+        )
+        waits = self.of_choice(
+            -NEGLIGIBLE if choice.packed else log(part)
+            for choice, part in zip(self.choices, exposed, strict=True)
+        )
+        return self.exp("in place", log_rows + waits)
 
     def _first_block(self, place: str, packing: Sequence[Choice]) -> Expression:
         """Scaled seconds of waiting for the first block that is packed, if it is at `place`."""

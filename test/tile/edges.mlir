@@ -15,12 +15,12 @@
 // CHECK-NOT:             vector.outerproduct
 // CHECK:             else
 // CHECK:               affine.if {{.*}}(%w)
-// CHECK:                 vector.maskedload %arg2
 // CHECK-COUNT-4:         vector.outerproduct
 // CHECK-NOT:             vector.outerproduct
 // CHECK:               else
 // CHECK-COUNT-3:         vector.outerproduct
 // CHECK-NOT:             vector.outerproduct
+// CHECK:                 vector.maskedload %arg2
 // CHECK:                 vector.maskedstore %arg2
 func.func @conv(%input: memref<1x1x9x2xf64>, %weights: memref<1x3x2x9xf64>,
                 %output: memref<1x1x7x9xf64>) {

@@ -11,11 +11,12 @@
 // CHECK-NOT:     memref.alloc
 // CHECK-NOT:     vector.shuffle
 // CHECK:         affine.for %w = 0 to 80 step 16
-// CHECK:           affine.vector_load %[[Y]]
 // CHECK:           affine.for %c{{.*}} = 0 to 24 iter_args
 // CHECK:             affine.vector_load %[[X]][0, %{{.+}}, %w]
 // CHECK:             affine.load %[[V]]
 // CHECK-COUNT-6:     vector.outerproduct
+// CHECK:           affine.vector_load %[[Y]]
+// CHECK:           arith.addf
 // CHECK:           affine.vector_store {{.*}} %[[Y]]
 func.func @pointwise(%input: memref<1x24x10x8xf32>, %weights: memref<6x24x1x1xf32>,
                      %output: memref<1x6x10x8xf32>) {

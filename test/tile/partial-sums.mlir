@@ -122,8 +122,8 @@ func.func @split_inside_cores(%input: memref<1x16x8x16xf32>, %weights: memref<16
 
 // CHECK-LABEL: func.func @lanes_along_output
 // CHECK-NOT:     %sums
-// CHECK:         affine.vector_load %arg2
 // CHECK:         vector.outerproduct
+// CHECK:         affine.vector_load %arg2
 // CHECK:         affine.vector_store {{.*}} %arg2
 func.func @lanes_along_output(%input: memref<1x1x14x16xf32>, %weights: memref<1x1x16x16xf32>,
                               %output: memref<1x1x14x16xf32>) {
@@ -144,13 +144,16 @@ func.func @lanes_along_output(%input: memref<1x1x14x16xf32>, %weights: memref<1x
 // CHECK-LABEL: func.func @far_apart
 // CHECK:         %[[SUMS:.+]] = memref.alloc() {{.*}}mopt.scratch} : memref<8x2x7x16xf32>
 // CHECK:         affine.for %c_L2 = 0 to 16 step 8
+// CHECK-NOT:         load %arg2
 // CHECK:           affine.if
-// CHECK:             affine.vector_load %arg2
+// CHECK:             affine.yield %zeros
 // CHECK:           else
 // CHECK-COUNT-7:     affine.vector_load %[[SUMS]]
 // CHECK:           vector.outerproduct
 // CHECK:           affine.if
-// CHECK-COUNT-7:     affine.vector_store {{.*}} %arg2
+// CHECK:             %[[THERE:.+]] = affine.vector_load %arg2
+// CHECK:             %[[SUM:.+]] = arith.addf %{{.+}}, %[[THERE]]
+// CHECK:             affine.vector_store %[[SUM]], %arg2
 // CHECK:           else
 // CHECK-COUNT-7:     affine.vector_store {{.*}} %[[SUMS]]
 func.func @far_apart(%input: memref<1x1x14x16xf32>, %weights: memref<1x1x16x128xf32>,

@@ -5,6 +5,7 @@
 // CHECK-DAG: #[[FIRST:.*]] = affine_set<(d0) : (d0 == 0)>
 // CHECK-DAG: #[[FIRST4:.*]] = affine_set<(d0) : (-d0 + 3 >= 0)>
 // CHECK-DAG: #[[THREE:.*]] = affine_set<(d0) : (-d0 + 11 >= 0)>
+// CHECK-DAG: #[[SAME:.*]] = affine_set<(d0, d1) : (d0 - d1 == 0)>
 // CHECK-DAG: #[[LAST:.*]] = affine_set<(d0) : (d0 - 8 >= 0)>
 
 // The lines that a register tile will write, a row for each output channel, are asked for in front
@@ -261,6 +262,55 @@ func.func @more_visits_than_rows(%input: memref<1x16x1x192xf32>, %weights: memre
       levels = [{name = "L1", order = ["k", "c", "w"], tile = {k = 3, w = 192, c = 4}}]}}
     ins(%input, %weights : memref<1x16x1x192xf32>, memref<60x16x1x1xf32>)
     outs(%output : memref<1x60x1x192xf32>)
+  return
+}
+
+// 320 KB of output do not stay in the caches of a core while the other channels are gone through: for
+// each half of the channels the first visit asks for it again, but not the second one, which
+// follows at once.
+
+// CHECK-LABEL: func.func @leaves_the_caches
+// CHECK:         affine.for %c_L3 = 0 to 1024 step 512
+// CHECK:           affine.for %k_L1 =
+// CHECK:             affine.for %c_L1 =
+// CHECK:               affine.if #[[SAME]](%c_L1, %c_L3) {
+// CHECK-NEXT:            affine.prefetch %arg2[0, 0, %w, %k_L1 + 15], write
+// CHECK-COUNT-9:         affine.prefetch %arg2{{.*}}, write
+// CHECK-NOT:             affine.prefetch %arg2
+// CHECK:                 affine.for %c
+func.func @leaves_the_caches(%input: memref<1x1x80x1024xf32>, %weights: memref<1x1x1024x1040xf32>,
+                             %output: memref<1x1x80x1040xf32>) {
+  linalg.conv_2d_nhwc_hwcf {mopt.plan = {
+      machine = "znver5", threads = 1, packing = "none",
+      microkernel = {lanes = "k", vector = 16, tile = {k = 16, w = 10}, reduction = ["c"]},
+      levels = [{name = "L3", order = ["c", "k", "w"], tile = {k = 1040, w = 80, c = 512}},
+                {name = "L1", order = ["k", "c", "w"], tile = {k = 16, w = 80, c = 256}}]}}
+    ins(%input, %weights : memref<1x1x80x1024xf32>, memref<1x1x1024x1040xf32>)
+    outs(%output : memref<1x1x80x1040xf32>)
+  return
+}
+
+// Visits that share rows of the next tile of L1 share them again for each half of the channels.
+
+// CHECK-LABEL: func.func @visits_of_what_leaves
+// CHECK:         affine.for %c_L3 = 0 to 32 step 16
+// CHECK:           affine.for %k_L1 = 0 to 512 step 8
+// CHECK:             affine.for %c_L1 =
+// CHECK:               affine.for %w = 0 to 192 step 32
+// CHECK-NOT:             affine.if
+// CHECK:                 affine.prefetch %arg2[0, %k_L1 + %{{.*}} * 4 + 8, 0, %w + 31], write
+// CHECK-COUNT-7:         affine.prefetch %arg2{{.*}}, write
+// CHECK-NOT:             affine.prefetch %arg2
+// CHECK:                 affine.for %c
+func.func @visits_of_what_leaves(%input: memref<1x32x1x192xf32>, %weights: memref<512x32x1x1xf32>,
+                                 %output: memref<1x512x1x192xf32>) {
+  linalg.conv_2d_nchw_fchw {mopt.plan = {
+      machine = "znver5", threads = 1, packing = "none",
+      microkernel = {lanes = "w", vector = 16, tile = {k = 8, w = 32}, reduction = ["c"]},
+      levels = [{name = "L3", order = ["c", "k", "w"], tile = {k = 512, w = 192, c = 16}},
+                {name = "L1", order = ["k", "c", "w"], tile = {k = 8, w = 192, c = 8}}]}}
+    ins(%input, %weights : memref<1x32x1x192xf32>, memref<512x32x1x1xf32>)
+    outs(%output : memref<1x512x1x192xf32>)
   return
 }
 

@@ -9,6 +9,9 @@
 // CHECK-DAG:     #[[MOD2:.*]] = affine_map<(d0) -> (d0 mod 2)>
 // CHECK-DAG:     #[[IN_EIGHTS:.*]] = affine_map<(d0) -> ((d0 floordiv 8) mod 2)>
 // CHECK-DAG:     #[[BEHIND:.*]] = affine_map<(d0) -> ((d0 + 4) mod 8)>
+// CHECK-DAG:     #[[EIGHTHS:.*]] = affine_map<(d0, d1) -> ((d0 - d1) floordiv 8)>
+// CHECK-DAG:     #[[TURN8:.*]] = affine_map<(d0, d1) -> ((d0 - d1) mod 8)>
+// CHECK-DAG:     #[[TWICE8:.*]] = affine_set<(d0, d1) : (-d0 + d1 + 15 >= 0)>
 // CHECK-LABEL: func.func @pixels
 // CHECK:         affine.for %w = 0 to 28 step 14
 // CHECK:           affine.for %[[C:c.+]] = 0 to 64 iter_args
@@ -81,8 +84,31 @@ func.func @shared(%input: memref<1x56x56x64xf32>, %weights: memref<1x1x64x64xf32
   return
 }
 
-// Of tiles of eleven channels eight steps are enough, if each asks for two pixels, here of the next
-// channels.
+// Of tiles of 24 channels, which are parts of two lines, eight steps ask for the first line of all
+// pixels, and eight more for the second one.
+
+// CHECK-LABEL: func.func @parts_of_lines
+// CHECK:         affine.for %c_L1 = 0 to 72 step 24
+// CHECK:           affine.for %[[C:c_.+]] = #{{.*}}(%c_L1) to
+// CHECK-NEXT:        %[[LINE:.*]] = affine.apply #[[EIGHTHS]](%[[C]], %c_L1)
+// CHECK-NEXT:        %[[TURN:.*]] = affine.apply #[[TURN8]](%[[C]], %c_L1)
+// CHECK-NEXT:        affine.if #[[TWICE8]](%[[C]], %c_L1) {
+// CHECK-NEXT:          affine.prefetch %arg0[0, 0, %w + %[[TURN]], %c_L1 + %[[LINE]] * 16 + 24], read
+// CHECK-NEXT:          affine.prefetch %arg0[0, 0, %w + %[[TURN]] + 8, %c_L1 + %[[LINE]] * 16 + 24], read
+// CHECK-NEXT:        } else {
+func.func @parts_of_lines(%input: memref<1x1x56x72xf32>, %weights: memref<1x1x72x16xf32>,
+                          %output: memref<1x1x56x16xf32>) {
+  linalg.conv_2d_nhwc_hwcf {mopt.plan = {
+      machine = "znver4", threads = 1, packing = "none", prefetch = "L2",
+      levels = [{name = "L1", order = ["k", "w", "c"], tile = {k = 16, w = 56, c = 24}}],
+      microkernel = {lanes = "k", vector = 16, tile = {k = 16, w = 14}, reduction = ["c"]}}}
+    ins(%input, %weights : memref<1x1x56x72xf32>, memref<1x1x72x16xf32>)
+    outs(%output : memref<1x1x56x16xf32>)
+  return
+}
+
+// Where four steps per line would each ask for too much, as with eleven channels, which are parts of
+// two lines, it is as with whole lines.
 
 // CHECK-LABEL: func.func @part_of_a_line
 // CHECK:         affine.for %c_L1 = 0 to 66 step 11

@@ -426,11 +426,13 @@ class One:
         core = cycles + each * visits
         channels = self.problem.by_role(Role.OUT_CHANNEL)
         rows_apart = not any(self.problem.weights.runs_along(dim) for dim in channels)
-        if place == "none" and not self.panels and rows_apart:  # they are waited for
-            rows = self.problem.weights.element.size * chosen[1][1]
+        if place == "none" and not self.panels:  # rows of weights are waited for
+            size = self.problem.weights.element.size
             l3 = self.machine.cache("L3")
             rate = min(l3.bandwidth, l3.bandwidth_all / self.cores)
-            core = core + rows / rate * self.machine.frequency
+            bits = 8 * size * self.kernel.vector
+            slots = 1 if rows_apart else ceil(bits / (self.machine.unit_bits or bits))
+            core = core + size * chosen[1][1] / rate * self.machine.frequency / slots**2
         amounts = {
             "L1": read + weights + output + again * visits,
             **{name: chosen[level][0] for level, name in enumerate(("DRAM", "L3", "L2"))},

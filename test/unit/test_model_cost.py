@@ -191,14 +191,20 @@ def test_a_core_waits_for_the_first_block_that_it_packs() -> None:
     assert predict(PROBLEM, MACHINE, plan(), constant_weights=True).seconds["packing"] == 0
 
 
-@pytest.mark.parametrize(("weights", "waits"), [("fchw", True), ("hwcf", False)])
-def test_rows_of_weights_that_are_read_in_place_are_waited_for(weights: str, waits: bool) -> None:
-    """Those of each output channel; where channels are neighbours, weights are read in one go."""
+@pytest.mark.parametrize(
+    ("weights", "slots", "waits"),
+    [("fchw", 1, 1.0), ("fchw", 2, 1.0), ("hwcf", 1, 1.0), ("hwcf", 2, 0.25)],
+)
+def test_rows_of_weights_that_are_read_in_place_are_waited_for(
+    weights: str, slots: int, waits: float
+) -> None:
+    """Those of each output channel, or of each step: these hide behind operations of two slots."""
     problem = conv2d(k=32, h=8, w=12, c=10, r=3, s=3, weights=weights)
     in_place = replace(plan("nkcrshw", L2={"k": 16}), packing="none", microkernel=ACROSS)
-    predicted = predict(problem, MACHINE, in_place)
+    machine = replace(MACHINE, unit_bits=32 * ACROSS.vector // slots)
+    predicted = predict(problem, machine, in_place)
     l3 = replace(MACHINE.caches[2], bandwidth=1e5, bandwidth_all=1e5)
-    sooner = predict(problem, replace(MACHINE, caches=(*MACHINE.caches[:2], l3)), in_place)
+    sooner = predict(problem, replace(machine, caches=(*MACHINE.caches[:2], l3)), in_place)
     moved = predicted.volumes["L3"]["weights"]
     assert moved >= KER
     waited = predicted.seconds["compute"] - sooner.seconds["compute"]
