@@ -49,8 +49,9 @@ Zen 5 and Granite Rapids, whose times ask for 0.2 to 1.6.
 
 Rows may be those of output channels or, if weights run along these, of one reduction step each,
 which hide behind operations of more than a slot. (Measured on Zen 4, with weights in place against
-packed ones, of 62 layers: times of AVX2 code ask for 2; with 1 rather than 0, 13 own plans change
-and take 1% less time. With AVX-512 code, of two slots, they take 0.1% more with 1 and 2.4% with 2, but no more with 1/4.)"""
+packed ones, of 62 layers: times of AVX2 code ask for 2; with 1 rather than 0, nine own plans change
+and take 2% less time. With AVX-512 code, of two slots, they take 0.1% more with 1 and 2.4% more
+with 2; with 1/4 all stays the same.)"""
 
 IN_COMMON = ("whole", "L3")
 """The places where cores share the work of packing: in front of the nest, and the cache that is
