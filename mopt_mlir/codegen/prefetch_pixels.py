@@ -24,6 +24,7 @@ from mopt_mlir.codegen.upcoming import (
     Upcoming,
     has_room,
     part_of,
+    power_of_two,
     reach,
 )
 from mopt_mlir.plan import Microkernel
@@ -108,12 +109,12 @@ class PixelPrefetch:
             part * (each * taps),
             each,
             apart,
-            _power_of_two(min(channels, line)),
+            power_of_two(min(channels, line)),
         )
         common = gcd(channels, line)  # where loops begin: at a multiple of that
         if common < min(channels, line):
             lines = -(-(channels + line - common) // line)
-            cut = replace(found, steps=_power_of_two(channels // lines), lines=lines)
+            cut = replace(found, steps=power_of_two(channels // lines), lines=lines)
             found = cut if has_room(cut.at_once, kernel, 1) else found
         return found if has_room(found.at_once, kernel, 1) else None
 
@@ -164,10 +165,6 @@ class PixelPrefetch:
             due = self.builder.apply("due", step + LATE % self.every, modulo=self.every)
             conditions.insert(0, (due, True))
         self.builder.branch(conditions, ask, lambda: None)
-
-
-def _power_of_two(most: int) -> int:
-    return 1 << (most.bit_length() - 1)
 
 
 def has_channels_last(problem: Problem, kernel: Microkernel, ranges: Mapping[str, Range]) -> bool:

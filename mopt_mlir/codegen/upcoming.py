@@ -204,6 +204,11 @@ def has_room(prefetches: int, kernel: Microkernel, taps: int) -> bool:
     return prefetches <= MOST_PREFETCHES * registers * taps
 
 
+def power_of_two(most: int) -> int:
+    """The largest one that is not more: it is cheap to divide by."""
+    return 1 << (most.bit_length() - 1)
+
+
 def rows_at_once(rows: int, size: int) -> int:
     """Of so many rows of weights, of `size` bytes per step, that a register tile asks for, those
     that it asks for in each step."""

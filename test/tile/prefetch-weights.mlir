@@ -553,6 +553,36 @@ func.func @next_block_of_1x1(%input: memref<1x7x7x32xf32>, %weights: memref<1x1x
 
 // -----
 
+// Fourteen rows of two lines would be too much at once: in every second step of the first 28 each
+// register tile asks for one of them.
+
+// CHECK-DAG:     #[[HALF:.+]] = affine_map<(d0) -> (d0 floordiv 2)>
+// CHECK-DAG:     #[[DUE:.+]] = affine_set<(d0, d1) : (d0 == 0, -d1 + 27 >= 0)>
+// CHECK-LABEL: func.func @next_block_by_steps
+// CHECK:         affine.for %k_L2 = 0 to 1024 step 32
+// CHECK:           affine.for %h = 0 to 4
+// CHECK:             affine.for %[[C:c.*]] = 0 to 54 iter_args
+// CHECK:               %[[ROW:row.*]] = affine.apply #[[HALF]](%[[C]])
+// CHECK-NEXT:          affine.if #[[DUE]](%{{.+}}, %[[C]]) {
+// CHECK-NEXT:            affine.prefetch %arg1[0, 0, %[[ROW]] + %h * 14, %k_L2 + 32], read
+// CHECK-NEXT:            affine.prefetch %arg1[0, 0, %[[ROW]] + %h * 14, %k_L2 + 48], read
+// CHECK-NEXT:          } else {
+// CHECK-NOT:         affine.prefetch %arg1
+// CHECK:             vector.outerproduct
+func.func @next_block_by_steps(%input: memref<1x7x7x54xf32>, %weights: memref<1x1x54x1024xf32>,
+                               %output: memref<1x4x4x1024xf32>) {
+  linalg.conv_2d_nhwc_hwcf {strides = dense<2> : vector<2xi64>, mopt.plan = {
+      machine = "znver5", threads = 1, packing = "L2", levels = [
+          {name = "L2", order = ["k", "h", "w", "c"],
+           tile = {k = 32, h = 4, w = 4, c = 54}}],
+      microkernel = {lanes = "k", vector = 16, tile = {k = 32, w = 4}, reduction = ["c"]}}}
+    ins(%input, %weights : memref<1x7x7x54xf32>, memref<1x1x54x1024xf32>)
+    outs(%output : memref<1x4x4x1024xf32>)
+  return
+}
+
+// -----
+
 // So few that L2 keeps them, 126 KB, that are packed anew for each row of the image: they are asked
 // for in the first one only.
 
