@@ -142,11 +142,13 @@ def test_random_plans(seed: int, threads: int) -> None:
     generator = random.Random(1000 * threads + seed)
     (workload,) = random_workloads(1, seed)
     workload = small(workload)
-    fill = generator.random() < 0.6
-    text = with_plan(workload.mlir(fill=fill), generator, threads)
+    fill = generator.choice([None, 0.0, 1.5])
+    text = workload.mlir(fill=fill is not None).replace("constant 0.0", f"constant {fill}")
+    text = with_plan(text, generator, threads)
     executable = mopt_mlir.compile(text, threads=threads, require_tiled=True)
     input_, weights, output = workload.operands(seed)
-    reference = workload.reference(input_, weights, None if fill else output)
+    initial = output if fill is None else np.full_like(output, fill)
+    reference = workload.reference(input_, weights, initial)
     executable["conv"](input_, weights, output)
     assert workload.error(output, reference, input_, weights) < 1
 
