@@ -290,6 +290,48 @@ func.func @leaves_the_caches(%input: memref<1x1x80x1024xf32>, %weights: memref<1
   return
 }
 
+// So it is asked for in each row of taps, too, that a loop around goes through.
+
+// CHECK-LABEL: func.func @leaves_for_each_tap
+// CHECK:         affine.for %r_L3 = 0 to 3
+// CHECK:           affine.for %c_L3 = 0 to 1024 step 512
+// CHECK:             affine.for %k_L1 =
+// CHECK:               affine.for %c_L1 =
+// CHECK:                 affine.if #[[SAME]](%c_L1, %c_L3) {
+// CHECK-NEXT:              affine.prefetch %arg2[0, 0, %w, %k_L1 + 15], write
+func.func @leaves_for_each_tap(%input: memref<1x3x80x1024xf32>, %weights: memref<3x1x1024x1040xf32>,
+                               %output: memref<1x1x80x1040xf32>) {
+  linalg.conv_2d_nhwc_hwcf {mopt.plan = {
+      machine = "znver5", threads = 1, packing = "none",
+      microkernel = {lanes = "k", vector = 16, tile = {k = 16, w = 10}, reduction = ["r", "c"]},
+      levels = [{name = "L3", order = ["r", "c", "k", "w"],
+                 tile = {k = 1040, w = 80, c = 512, r = 1}},
+                {name = "L1", order = ["k", "c", "w", "r"],
+                 tile = {k = 16, w = 80, c = 256, r = 1}}]}}
+    ins(%input, %weights : memref<1x3x80x1024xf32>, memref<3x1x1024x1040xf32>)
+    outs(%output : memref<1x1x80x1040xf32>)
+  return
+}
+
+// 203 KB do stay.
+
+// CHECK-LABEL: func.func @stays_in_the_caches
+// CHECK:         affine.for %c_L3 = 0 to 1024 step 512
+// CHECK:             affine.for %c_L1 =
+// CHECK:               affine.if #[[FIRST]](%c_L1) {
+// CHECK-NEXT:            affine.prefetch %arg2[0, 0, %w, %k_L1 + 15], write
+func.func @stays_in_the_caches(%input: memref<1x1x50x1024xf32>, %weights: memref<1x1x1024x1040xf32>,
+                               %output: memref<1x1x50x1040xf32>) {
+  linalg.conv_2d_nhwc_hwcf {mopt.plan = {
+      machine = "znver5", threads = 1, packing = "none",
+      microkernel = {lanes = "k", vector = 16, tile = {k = 16, w = 10}, reduction = ["c"]},
+      levels = [{name = "L3", order = ["c", "k", "w"], tile = {k = 1040, w = 50, c = 512}},
+                {name = "L1", order = ["k", "c", "w"], tile = {k = 16, w = 50, c = 256}}]}}
+    ins(%input, %weights : memref<1x1x50x1024xf32>, memref<1x1x1024x1040xf32>)
+    outs(%output : memref<1x1x50x1040xf32>)
+  return
+}
+
 // Visits that share rows of the next tile of L1 share them again for each half of the channels.
 
 // CHECK-LABEL: func.func @visits_of_what_leaves
