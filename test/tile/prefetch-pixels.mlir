@@ -107,6 +107,25 @@ func.func @parts_of_lines(%input: memref<1x1x56x72xf32>, %weights: memref<1x1x72
   return
 }
 
+// Tiles of eight channels lie in one line each.
+
+// CHECK-LABEL: func.func @half_lines
+// CHECK:         affine.for %c_L1 = 0 to 72 step 8
+// CHECK:           affine.for %[[C:c_.+]] = #{{.*}}(%c_L1) to
+// CHECK-NEXT:        %[[TURN:.*]] = affine.apply #{{.*}}(%[[C]])
+// CHECK-NEXT:        affine.prefetch %arg0[0, 0, %w + %[[TURN]], %[[C]] + 8], read
+// CHECK-NEXT:        affine.prefetch %arg0[0, 0, %w + %[[TURN]] + 8, %[[C]] + 8], read
+func.func @half_lines(%input: memref<1x1x56x72xf32>, %weights: memref<1x1x72x16xf32>,
+                      %output: memref<1x1x56x16xf32>) {
+  linalg.conv_2d_nhwc_hwcf {mopt.plan = {
+      machine = "znver4", threads = 1, packing = "none", prefetch = "L2",
+      levels = [{name = "L1", order = ["k", "w", "c"], tile = {k = 16, w = 56, c = 8}}],
+      microkernel = {lanes = "k", vector = 16, tile = {k = 16, w = 14}, reduction = ["c"]}}}
+    ins(%input, %weights : memref<1x1x56x72xf32>, memref<1x1x72x16xf32>)
+    outs(%output : memref<1x1x56x16xf32>)
+  return
+}
+
 // Where four steps per line would each ask for too much, as with eleven channels, which are parts of
 // two lines, it is as with whole lines.
 
