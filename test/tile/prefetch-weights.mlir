@@ -527,26 +527,26 @@ func.func @next_block_of_rows(%input: memref<1x6x6x64xf32>, %weights: memref<3x3
 
 // -----
 
-// Without taps between: each of the four register tiles asks for eight of 32 rows, of two lines each, at
+// Without taps between: each of the four register tiles asks for ten of 40 rows, of two lines each, at
 // once. (A row or a channel at each step would be too much beside eight multiply-adds.)
 
 // CHECK-LABEL: func.func @next_block_of_1x1
 // CHECK:         affine.for %k_L2 = 0 to 1024 step 32
 // CHECK:           affine.for %h = 0 to 4
-// CHECK:             affine.prefetch %arg1[0, 0, %h * 8, %k_L2 + 32], read
-// CHECK-NEXT:        affine.prefetch %arg1[0, 0, %h * 8, %k_L2 + 48], read
-// CHECK-NEXT:        affine.prefetch %arg1[0, 0, %h * 8 + 1, %k_L2 + 32], read
-// CHECK:             affine.prefetch %arg1[0, 0, %h * 8 + 7, %k_L2 + 48], read
+// CHECK:             affine.prefetch %arg1[0, 0, %h * 10, %k_L2 + 32], read
+// CHECK-NEXT:        affine.prefetch %arg1[0, 0, %h * 10, %k_L2 + 48], read
+// CHECK-NEXT:        affine.prefetch %arg1[0, 0, %h * 10 + 1, %k_L2 + 32], read
+// CHECK:             affine.prefetch %arg1[0, 0, %h * 10 + 9, %k_L2 + 48], read
 // CHECK-NOT:         affine.prefetch %arg1
 // CHECK:             vector.outerproduct
-func.func @next_block_of_1x1(%input: memref<1x7x7x32xf32>, %weights: memref<1x1x32x1024xf32>,
+func.func @next_block_of_1x1(%input: memref<1x7x7x40xf32>, %weights: memref<1x1x40x1024xf32>,
                              %output: memref<1x4x4x1024xf32>) {
   linalg.conv_2d_nhwc_hwcf {strides = dense<2> : vector<2xi64>, mopt.plan = {
       machine = "znver5", threads = 1, packing = "L2", levels = [
           {name = "L2", order = ["k", "h", "w", "c"],
-           tile = {k = 32, h = 4, w = 4, c = 32}}],
+           tile = {k = 32, h = 4, w = 4, c = 40}}],
       microkernel = {lanes = "k", vector = 16, tile = {k = 32, w = 4}, reduction = ["c"]}}}
-    ins(%input, %weights : memref<1x7x7x32xf32>, memref<1x1x32x1024xf32>)
+    ins(%input, %weights : memref<1x7x7x40xf32>, memref<1x1x40x1024xf32>)
     outs(%output : memref<1x4x4x1024xf32>)
   return
 }
