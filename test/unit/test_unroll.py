@@ -107,6 +107,14 @@ def test_a_tile_is_known_to_be_as_long_as_it_is(length):
 
 
 @pytest.mark.parametrize(
+    ("first", "last", "together"), [("%m", "%n", 32), ("0", "96", 32), ("0", "100", 25)]
+)
+def test_trips_are_joined_by_powers_of_two(first, last, together):
+    """If as many are left over: of 96, none by 24, 32 and 48; of 100, none by 25 and 50."""
+    assert f"constant({together} : index)" in lowered(reduction(first, last))
+
+
+@pytest.mark.parametrize(
     ("bound", "is_unrolled"), [("6, 90, 80", False), ("80, 90, 47", False), ("80, 90, 48", True)]
 )
 def test_the_smallest_of_several_bounds_counts(bound, is_unrolled):
