@@ -121,7 +121,9 @@ def _together(products: int, number: int | None, most: int | None, has_inner: bo
     if products >= WIDE:
         return None
     counts = range(-(-ENOUGH // products), MOST // products + 1)
-    if most is not None and most < 2 * counts[0]:
+    if most is not None:
+        counts = range(counts[0], min(counts[-1], most // 2) + 1)
+    if not counts:
         return None
     together = min(counts, key=lambda count: ((number or 0) % count, count & (count - 1) > 0))
     leaves_some = number is None or number % together

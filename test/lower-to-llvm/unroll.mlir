@@ -133,7 +133,7 @@ func.func @prime(%pixels: memref<131x3xf32>, %panel: memref<131x16xf32>,
 // CHECK:         llvm.br {{.*}} {loop_annotation = #[[KEPT]]}
 // ASM-LABEL:    unknown:
 // ASM-NOT:      rsp
-// ASM-COUNT-48: {{vfmadd[0-9]+ps}}
+// ASM-COUNT-64: {{vfmadd[0-9]+ps}}
 // ASM-NOT:      rsp
 // ASM-COUNT-4:  {{vfmadd[0-9]+ps}}
 // ASM-NOT:      {{vfmadd[0-9]+ps}}
