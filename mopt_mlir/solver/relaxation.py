@@ -39,7 +39,7 @@ from mopt_mlir.problem import Problem
 from mopt_mlir.solver import scip
 from mopt_mlir.solver.scenarios import IN_PLACE_LEVEL
 from mopt_mlir.solver.space import Choice, shares
-from mopt_mlir.solver.traffic import NEGLIGIBLE, Traffic
+from mopt_mlir.solver.traffic import Traffic
 from mopt_mlir.solver.variables import Expression
 from mopt_mlir.solver.walk import Floats, Ints
 
@@ -240,14 +240,11 @@ class Formulation(Traffic):
     def _in_place(self, log_rows: Expression) -> Expression:
         """Scaled seconds of waiting for weights that are read in place, of which `log_rows` says
         how long they take to come."""
-        if all(choice.packed for choice in self.choices):
+        if any(choice.packed for choice in self.choices):  # proofs look at either kind apart
             return 0.0
-        exposed = (
-            in_place_exposed(self.problem, self.machine, choice.kernel) for choice in self.choices
-        )
         waits = self.of_choice(
-            -NEGLIGIBLE if choice.packed else log(part)
-            for choice, part in zip(self.choices, exposed, strict=True)
+            log(in_place_exposed(self.problem, self.machine, choice.kernel))
+            for choice in self.choices
         )
         return self.exp("in place", log_rows + waits)
 
