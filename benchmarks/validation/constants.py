@@ -39,8 +39,8 @@ def constant_rows() -> Rows:
             "more of the time that weights which are read in place take from L3",
             f"{packing.IN_PLACE_EXPOSED:.0%}; a quarter of it if they run along the output "
             "channels and operations take two slots",
-            "sampled plans of Table 1 on Zen 4, Zen 5 and Granite Rapids, the other sets looked at; "
-            "with channels last 62 layers, in place and packed, on Zen 4",
+            "sampled plans of Table 1 on Zen 4, Zen 5 and Granite Rapids; the other sets looked "
+            "at, with channels last those on Zen 4",
         ],
         ["between two visits", f"{visits.DRAIN_CYCLES:g} cycles", _FITTED],
         ["to load an accumulator again", f"{visits.RESTORE_CYCLES:g} cycles", _FITTED],
