@@ -111,12 +111,17 @@ class PixelPrefetch:
             apart,
             power_of_two(min(channels, line)),
         )
-        common = gcd(channels, line)  # where loops begin: at a multiple of that
-        if common < min(channels, line):
-            lines = -(-(channels + line - common) // line)
-            cut = replace(found, steps=power_of_two(channels // lines), lines=lines)
-            found = cut if has_room(cut.at_once, kernel, 1) else found
-        return found if has_room(found.at_once, kernel, 1) else None
+        ways = (found._by_lines(channels, line), found)
+        return next((way for way in ways if has_room(way.at_once, kernel, 1)), None)
+
+    def _by_lines(self, channels: int, line: int) -> PixelPrefetch:
+        """The same line by line, if loops over so many `channels` begin or end inside of lines, of
+        `line` channels."""
+        common = gcd(channels, line)  # they begin at a multiple of that
+        if common == min(channels, line):
+            return self
+        lines = -(-(channels + line - common) // line)
+        return replace(self, steps=power_of_two(channels // lines), lines=lines)
 
     @property
     def turns(self) -> int:
