@@ -233,9 +233,8 @@ class StripPrefetch:
             step, rows = at[self.inner] - self.starts[self.inner], 1
             last = Index(constant=self.every * self.rows - 1)
             due = self.builder.apply("due", step, modulo=self.every)
-            conditions += [(due, True)] if self.every > 1 else []
-            conditions.append((last - step, False))
-            row = self.builder.apply("row", step, self.every) if self.every > 1 else step
+            conditions += [(due, True), (last - step, False)]
+            row = self.builder.apply("row", step, self.every)
             at[self.inner] = self.starts[self.inner] + row
         self.builder.branch(conditions, lambda: self._ask(at, rows), lambda: None)
 
