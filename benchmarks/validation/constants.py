@@ -170,7 +170,7 @@ def constant_rows() -> Rows:
             "layers on Zen 5 (it is not kept which)",
         ],
         [
-            "lines of output asked for at once, on Zen 4: at most",
+            "lines of output, on Zen 4, and of weights packed next, asked for at once: at most",
             f"{upcoming.AT_ONCE}",
             "guessed; tried with own plans of Table 1 there",
         ],

@@ -46,8 +46,9 @@ class AccumulatorTile:
     def initial(self, reduction: Mapping[str, Range]) -> list[Any]:
         """Accumulators at the start of the reduction tile `reduction`.
 
-        The first tile of the reduction takes the fill or the bias, any other the partial sums. What
-        is in the output is not read before the end (`finish`): nothing waits for it until then.
+        The first tile of the reduction takes the fill or the bias, any other the partial sums, if
+        these are in scratch memory. What is in the output is not read before the end (`finish`):
+        nothing waits for it until then.
         """
         begin = self._zeros if self._accumulates else self._fresh
         resume = self._zeros if self.partials is None else self._restore
@@ -127,8 +128,8 @@ class AccumulatorTile:
     def is_first(
         self, reduction: Mapping[str, Range], since: Mapping[str, Index] | None = None
     ) -> list[tuple[Index, bool]]:
-        """The conditions of `Builder.branch` under which no reduction tile precedes `reduction`, of
-        those `since` some index of each dim (0 where it has none)."""
+        """The conditions of `Builder.branch` under which no reduction tile precedes `reduction`, or
+        none from `since` on, an index of each dim (0 where it has none)."""
         since = since or {}
         steps = [part.start - since.get(dim, Index()) for dim, part in reduction.items()]
         return [(step, True) for step in steps if step.terms]

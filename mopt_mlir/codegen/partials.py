@@ -1,7 +1,8 @@
 """Partial sums between the visits of a register tile: whole registers in scratch memory.
 
 Where the reduction is split, a register tile is visited several times. Accumulators that would have
-to be transposed on their way to the output, and back, stay as they are until the last visit.
+to be transposed on their way to the output, or share few sets of the caches there, stay as they are
+until the last visit.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ A row of output channels or pixels lies in another page than the one before, and
 that are not in the cache wait for each other. Where the reduction is split, only the first visit of
 a register tile finds its output outside of the caches, or the first since these had to keep too
 much else: memory would deliver during that visit and idle during the others, so that all of them
-ask for a part. And where a register tile writes many
-rows, asking for all of them at once would keep its first loads waiting.
+ask for a part. And where a register tile writes many rows, asking for all of them at once would
+keep its first loads waiting.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def output_prefetch(
     upcoming: Upcoming,
 ) -> _AtOnce | _ByRow | None:
     """What asks for the output of the register tile of `sizes` at the start of `ranges`, in the
-    only visit that finds it outside of the caches; where too few outer products come before the
+    visits that find it outside of the caches; where too few outer products come before the
     stores, for that of a later one, which `upcoming` tells."""
     problem = output.problem
     if output.operands.nontemporal:

@@ -94,7 +94,7 @@ class PixelPrefetch:
             dict(zip(others, offsets, strict=True))
             for offsets in product(*(range(sizes[d]) for d in others))
         ]
-        channels, line = ranges[dim].size, LINE_BYTES // tensor.element.size
+        line = LINE_BYTES // tensor.element.size
         found = PixelPrefetch(
             builder,
             tensor,
@@ -109,19 +109,21 @@ class PixelPrefetch:
             part * (each * taps),
             each,
             apart,
-            power_of_two(min(channels, line)),
+            power_of_two(min(ranges[dim].size, line)),
         )
-        ways = (found._by_lines(channels, line), found)
+        ways = (found._by_lines(ranges[dim], line), found)
         return next((way for way in ways if has_room(way.at_once, kernel, 1)), None)
 
-    def _by_lines(self, channels: int, line: int) -> PixelPrefetch:
-        """The same line by line, if loops over so many `channels` begin or end inside of lines, of
+    def _by_lines(self, channels: Range, line: int) -> PixelPrefetch:
+        """The same line by line, if the loop over `channels` begins or ends inside of lines, of
         `line` channels."""
-        common = gcd(channels, line)  # they begin at a multiple of that
-        if common == min(channels, line):
+        outer = (stride or 0 for stride in self.tensor.strides[:-1])  # 0 where it is unknown
+        grain = gcd(channels.grain, line, *outer)  # it begins at a multiple of that
+        begins = line - min(grain, line)  # at most so far into a line
+        lines = -(-(begins + channels.size) // line)
+        if lines == max(1, channels.size // line):
             return self
-        lines = -(-(channels + line - common) // line)
-        return replace(self, steps=power_of_two(channels // lines), lines=lines)
+        return replace(self, steps=power_of_two(channels.size // lines), lines=lines)
 
     @property
     def turns(self) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import gcd
 
 from mopt_mlir.codegen.index import Index
 
@@ -14,7 +15,8 @@ class Range:
 
     `exact` says that no outer bound ever cuts the tile short, so that its extent is `size`.
     `depth` is the number of loops around the one that narrowed the dim last, plus one; 0 if none.
-    `within` is the size of the range that this loop steps through.
+    `within` is the size of the range that this loop steps through. `start` is a multiple of
+    `grain`, which is 0 where `start` is.
     """
 
     start: Index
@@ -23,6 +25,7 @@ class Range:
     ends: tuple[Index, ...]
     depth: int = 0
     within: int = 0
+    grain: int = 0
 
     @staticmethod
     def whole(extent: int) -> Range:
@@ -39,13 +42,14 @@ class Range:
         Keeps only the bounds that can matter: where `size` divides this range's size, a tile that
         starts inside the range's own bound also ends inside it, and so does a single element.
         """
+        grain = gcd(self.grain, size)
         if size == 1:
-            return Range(start, 1, True, (start + 1,), depth, self.size)
+            return Range(start, 1, True, (start + 1,), depth, self.size, grain)
         divides = self.size % size == 0
         if self.exact and divides:
-            return Range(start, size, True, (start + size,), depth, self.size)
+            return Range(start, size, True, (start + size,), depth, self.size, grain)
         outer = self.ends[1:] if divides else self.ends
-        return Range(start, size, False, (start + size, *outer), depth, self.size)
+        return Range(start, size, False, (start + size, *outer), depth, self.size, grain)
 
 
 def sizes_of(ranges: Mapping[str, Range]) -> dict[str, int]:

@@ -64,8 +64,8 @@ EVICTED_STORE_CYCLES = 4.0
 written back first. A machine may say otherwise."""
 
 EVICTED_SUMS_CYCLES = 15.0
-"""For each such line of sums, which are loaded first: while one waits, the next ones load. Measured
-on Zen 5 where later register tiles evict them: 9 to 17."""
+"""For each such line of sums. Measured on Zen 5 where later register tiles evict them, when they
+were still loaded before the first outer product: 9 to 17."""
 
 QUEUE_CYCLES = 2.0
 """For each slot of stores after each other beyond those that a core queues. Measured on Zen 4 with

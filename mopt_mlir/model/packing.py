@@ -86,7 +86,8 @@ def cycles_per_weight(problem: Problem, machine: Machine, plan: Plan) -> float:
 
 
 def in_place_exposed(problem: Problem, machine: Machine, kernel: Microkernel) -> float:
-    """More of the time that weights take from L3 which are read in place."""
+    """More of the time that weights take from L3 which are read in place. (Those of groups, which
+    have no output channels of their own, count like rows of output channels.)"""
     along = any(problem.weights.runs_along(dim) for dim in problem.by_role(Role.OUT_CHANNEL))
     slots = machine.slots(8 * problem.weights.element.size * kernel.vector)
     return IN_PLACE_EXPOSED * (exposed(slots) if along else 1.0)

@@ -35,7 +35,8 @@ WINDOW = 400
 
 DRAIN_CYCLES = 100.0
 """From the end of one visit to the start of the next, if they did not overlap: storing sums, and
-loading those of a tile that was left long ago. (Fitted to sampled plans, as the next one is.)"""
+loading those of a tile that was left long ago. (Fitted to sampled plans, as the next one is, when
+sums in the output were loaded like those in scratch memory.)"""
 
 RESTORE_CYCLES = 0.7
 """To have one accumulator back, per slot."""

@@ -12,6 +12,7 @@
 // CHECK-DAG:     #[[EIGHTHS:.*]] = affine_map<(d0, d1) -> ((d0 - d1) floordiv 8)>
 // CHECK-DAG:     #[[TURN8:.*]] = affine_map<(d0, d1) -> ((d0 - d1) mod 8)>
 // CHECK-DAG:     #[[TWICE8:.*]] = affine_set<(d0, d1) : (-d0 + d1 + 15 >= 0)>
+// CHECK-DAG:     #[[THRICE8:.*]] = affine_set<(d0, d1) : (-d0 + d1 + 23 >= 0)>
 // CHECK-LABEL: func.func @pixels
 // CHECK:         affine.for %w = 0 to 28 step 14
 // CHECK:           affine.for %[[C:c.+]] = 0 to 64 iter_args
@@ -103,6 +104,42 @@ func.func @parts_of_lines(%input: memref<1x1x56x72xf32>, %weights: memref<1x1x72
       levels = [{name = "L1", order = ["k", "w", "c"], tile = {k = 16, w = 56, c = 24}}],
       microkernel = {lanes = "k", vector = 16, tile = {k = 16, w = 14}, reduction = ["c"]}}}
     ins(%input, %weights : memref<1x1x56x72xf32>, memref<1x1x72x16xf32>)
+    outs(%output : memref<1x1x56x16xf32>)
+  return
+}
+
+// Pixels of 72 channels begin inside of lines: a tile of 32 may touch three.
+
+// CHECK-LABEL: func.func @pixels_inside_of_lines
+// CHECK:         affine.for %c_L1 = 0 to 72 step 32
+// CHECK:             affine.if #[[THRICE8]](%{{.*}}, %c_L1) {
+// CHECK-NEXT:          affine.prefetch %arg0[0, 0, %w + %{{.*}}, %c_L1 + %{{.*}} * 16 + 32], read
+func.func @pixels_inside_of_lines(%input: memref<1x1x56x72xf32>, %weights: memref<1x1x72x16xf32>,
+                                  %output: memref<1x1x56x16xf32>) {
+  linalg.conv_2d_nhwc_hwcf {mopt.plan = {
+      machine = "znver4", threads = 1, packing = "none", prefetch = "L2",
+      levels = [{name = "L1", order = ["k", "w", "c"], tile = {k = 16, w = 56, c = 32}}],
+      microkernel = {lanes = "k", vector = 16, tile = {k = 16, w = 14}, reduction = ["c"]}}}
+    ins(%input, %weights : memref<1x1x56x72xf32>, memref<1x1x72x16xf32>)
+    outs(%output : memref<1x1x56x16xf32>)
+  return
+}
+
+// So does a tile of sixteen behind one of 36: they begin at multiples of four.
+
+// CHECK-LABEL: func.func @tiles_inside_of_lines
+// CHECK:         affine.for %c_L2 = 0 to 128 step 36
+// CHECK:           affine.for %c_L1 =
+// CHECK:             affine.if #[[TWICE8]](%{{.*}}, %c_L1) {
+// CHECK-NEXT:          affine.prefetch %arg0[0, 0, %w + %{{.*}}, %c_L1 + %{{.*}} * 16 + 36], read
+func.func @tiles_inside_of_lines(%input: memref<1x1x56x128xf32>, %weights: memref<1x1x128x16xf32>,
+                                 %output: memref<1x1x56x16xf32>) {
+  linalg.conv_2d_nhwc_hwcf {mopt.plan = {
+      machine = "znver4", threads = 1, packing = "none", prefetch = "L2",
+      levels = [{name = "L2", order = ["k", "w", "c"], tile = {k = 16, w = 56, c = 36}},
+                {name = "L1", order = ["k", "w", "c"], tile = {k = 16, w = 56, c = 16}}],
+      microkernel = {lanes = "k", vector = 16, tile = {k = 16, w = 14}, reduction = ["c"]}}}
+    ins(%input, %weights : memref<1x1x56x128xf32>, memref<1x1x128x16xf32>)
     outs(%output : memref<1x1x56x16xf32>)
   return
 }

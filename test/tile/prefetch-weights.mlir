@@ -583,6 +583,26 @@ func.func @next_block_by_steps(%input: memref<1x7x7x54xf32>, %weights: memref<1x
 
 // -----
 
+// Rows of 28 lines are too much by themselves.
+
+// CHECK-LABEL: func.func @next_block_of_long_rows
+// CHECK:         affine.for %k_L2 = 0 to 1792 step 448
+// CHECK:           affine.for %w = 0 to 64
+// CHECK-NOT:         affine.prefetch %arg1
+// CHECK:         return
+func.func @next_block_of_long_rows(%input: memref<1x1x64x32xf32>, %weights: memref<1x1x32x1792xf32>,
+                                   %output: memref<1x1x64x1792xf32>) {
+  linalg.conv_2d_nhwc_hwcf {mopt.plan = {
+      machine = "znver5", threads = 1, packing = "L2", levels = [
+          {name = "L2", order = ["k", "w", "c"], tile = {k = 448, w = 64, c = 32}}],
+      microkernel = {lanes = "k", vector = 16, tile = {k = 32, w = 4}, reduction = ["c"]}}}
+    ins(%input, %weights : memref<1x1x64x32xf32>, memref<1x1x32x1792xf32>)
+    outs(%output : memref<1x1x64x1792xf32>)
+  return
+}
+
+// -----
+
 // So few that L2 keeps them, 126 KB, that are packed anew for each row of the image: they are asked
 // for in the first one only.
 
