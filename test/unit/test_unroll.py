@@ -114,6 +114,14 @@ def test_trips_are_joined_by_powers_of_two(first, last, together):
     assert f"constant({together} : index)" in lowered(reduction(first, last))
 
 
+@pytest.mark.parametrize(("most", "together"), [(48, 24), (63, 24), (64, 32)])
+def test_two_rounds_are_left_of_the_most_trips(most, together):
+    """Rather than one and a second loop of many trips."""
+    before = f"""%tile = arith.constant {most} : index
+  %end = arith.minsi %n, %tile : index"""
+    assert f"constant({together} : index)" in lowered(reduction("0", "%end", before=before))
+
+
 @pytest.mark.parametrize(
     ("bound", "is_unrolled"), [("6, 90, 80", False), ("80, 90, 47", False), ("80, 90, 48", True)]
 )
