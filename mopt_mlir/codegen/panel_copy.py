@@ -171,8 +171,7 @@ def _copy_transposed(
 ) -> None:
     """Squares of `lanes` consecutive reduction points by `lanes` channels, transposed."""
     lanes, outer = copy.kernel.vector, copy.ranges[copy.panels.reduction[0]]
-    ends = tuple(end * flat.inner for end in outer.ends)
-    points = Range(outer.start * flat.inner, outer.size * flat.inner, outer.exact, ends)
+    points = outer.times(flat.inner)
     columns = range(0, copy.panels.width, lanes)
 
     def squares(some: Sequence[int], at: Index, count: int) -> None:

@@ -3,7 +3,8 @@
 A register tile then reads a run of channels of each of its pixels, which lie apart: more runs than
 hardware prefetchers follow, too short for them, or both. So the innermost loop, over the channels,
 asks for what a later register tile will read: in each of its steps for another pixel, so that it
-has been through all of them when it comes to the next line.
+has been through all of them when it comes to the next line. A short loop that does not run equally
+often each time asks before its first step, as finding the pixel of a step takes instructions.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from mopt_mlir.codegen.index import Index
 from mopt_mlir.codegen.operands import element
 from mopt_mlir.codegen.ranges import Range
 from mopt_mlir.codegen.upcoming import (
+    AT_ONCE,
     LINE_BYTES,
     NextInput,
     Upcoming,
@@ -38,20 +40,24 @@ the first of eight makes a 3x3 layer of 128 channels with stride 2 7% faster.)""
 
 @dataclass(frozen=True)
 class PixelPrefetch:
-    """The input of a later register tile that one asks for, at each step over the channels `dim`.
+    """The input of a later register tile that one asks for: of each channel in the loop over
+    `channels`, at each step over `dim`, which is that one, or a loop around it, or none.
 
     Along the axis `row` of pixels these are `pixels` from `first` on, `apart` of them from one to
     the next, and as many further on at each step of the loop over the taps `tap`, if there is one.
-    Of the other image dims of the microkernel it is all pixels, `rows` of them. It begins anew
-    after so many `steps`: the channels of a line, or fewer if the loop has not as many; a power of
-    two, as there is no cheap remainder of another number. Where the channels of the loop are parts
-    of so many `lines`, it goes through one after the other of these, if there is room.
+    Of the other image dims of the microkernel it is all pixels, `rows` of them.
+
+    Inside of the loop over the channels it begins anew after so many `steps`: the channels of a
+    line, or fewer if the loop has not as many; a power of two, as there is no cheap remainder of
+    another number. Where the channels of the loop are parts of so many `lines`, it goes through one
+    after the other of these, if there is room. Outside of it, it asks for all `lines` at once.
     """
 
     builder: Builder
     tensor: Tensor
     memref: Any
-    dim: str
+    channels: str
+    dim: str | None
     later: NextInput
     into: str
     starts: Mapping[str, Index]
@@ -100,6 +106,7 @@ class PixelPrefetch:
             tensor,
             memref,
             dim,
+            dim,
             later,
             upcoming.into,
             {d: range_.start for d, range_ in ranges.items()},
@@ -111,19 +118,39 @@ class PixelPrefetch:
             apart,
             power_of_two(min(ranges[dim].size, line)),
         )
-        ways = (found._by_lines(ranges[dim], line), found)
-        return next((way for way in ways if has_room(way.at_once, kernel, 1)), None)
+        ways = [found._by_lines(ranges[dim], line), found]
+        if not ranges[dim].exact:
+            ways.insert(0, found._before(ranges, outer, line))
+        return next((way for way in ways if way._has_room(kernel, ranges[dim].size)), None)
 
     def _by_lines(self, channels: Range, line: int) -> PixelPrefetch:
         """The same line by line, if the loop over `channels` begins or ends inside of lines, of
         `line` channels."""
-        outer = (stride or 0 for stride in self.tensor.strides[:-1])  # 0 where it is unknown
-        grain = gcd(channels.grain, line, *outer)  # it begins at a multiple of that
-        begins = line - min(grain, line)  # at most so far into a line
-        lines = -(-(begins + channels.size) // line)
+        lines = self._lines(channels, line)
         if lines == max(1, channels.size // line):
             return self
         return replace(self, steps=power_of_two(channels.size // lines), lines=lines)
+
+    def _before(
+        self, ranges: Mapping[str, Range], outer: Sequence[str], line: int
+    ) -> PixelPrefetch:
+        """The same before the loop over the channels, in the nearest loop of `outer`, if any."""
+        loops = [dim for dim in outer if not ranges[dim].is_point]
+        lines = self._lines(ranges[self.channels], line)
+        return replace(self, dim=loops[-1] if loops else None, steps=1, lines=lines)
+
+    def _lines(self, channels: Range, line: int) -> int:
+        """How many lines of `line` channels those of a loop are parts of, at most."""
+        outer = (stride or 0 for stride in self.tensor.strides[:-1])  # 0 where it is unknown
+        grain = gcd(channels.grain, line, *outer)  # it begins at a multiple of that
+        begins = line - min(grain, line)  # at most so far into a line
+        return -(-(begins + channels.size) // line)
+
+    def _has_room(self, kernel: Microkernel, channels: int) -> bool:
+        """Whether the multiply-adds of so many channels leave room for it."""
+        if self.dim == self.channels:
+            return has_room(self.at_once, kernel, 1)
+        return self.at_once <= AT_ONCE and has_room(self.at_once, kernel, channels)
 
     @property
     def turns(self) -> int:
@@ -138,40 +165,55 @@ class PixelPrefetch:
     @property
     def at_once(self) -> int:
         """Lines that each step asks for."""
-        return len(self.rows) * -(-self.pixels // self.turns)
+        lines = 1 if self.dim == self.channels else self.lines
+        return lines * len(self.rows) * -(-self.pixels // self.turns)
 
     def emit(self, point: Mapping[str, Index]) -> None:
         """Ask for the lines of the step at `point`."""
         later = self.later
-        at, step = {**self.starts, **point}, point[self.dim]
-        conditions: list[tuple[Index, bool]] = []
-        if self.lines:
-            start = self.starts[self.dim]
-            step = step - start
-            line = self.builder.apply("line", step, self.steps)
-            at[self.dim] = start + line * (LINE_BYTES // self.tensor.element.size)
-            conditions.append((Index(constant=self.lines * self.steps - 1) - step, False))
+        at = {**self.starts, **point}
         at[later.dim] = at[later.dim] + later.step
         offset = self.first
         if self.tap is not None:
             offset = offset + (point[self.tap] - self.starts[self.tap]) * self.pixels
             at[self.tap] = self.starts[self.tap]
+        if self.dim == self.channels:
+            self._emit_step(at, offset, point[self.channels])
+            return
+        for number in range(self.lines):
+            self._ask({**at, self.channels: at[self.channels] + number * self._line}, offset)
+
+    def _emit_step(self, at: dict[str, Index], offset: Index, step: Index) -> None:
+        """Ask for what comes in a step of the loop over the channels, if anything does."""
+        conditions: list[tuple[Index, bool]] = []
+        if self.lines:
+            start = self.starts[self.channels]
+            step = step - start
+            line = self.builder.apply("line", step, self.steps)
+            at[self.channels] = start + line * self._line
+            if self.later.dim == self.channels:
+                at[self.channels] = at[self.channels] + self.later.step
+            conditions.append((Index(constant=self.lines * self.steps - 1) - step, False))
         if self.turns > 1:
-            turn = self.builder.apply("turn", step, self.every, self.turns)
-            offset = offset + turn
-
-        def ask() -> None:
-            for moved in self.rows:
-                where = element(self.tensor, at | {d: at[d] + by for d, by in moved.items()})
-                before, pixel, behind = where[: self.row], where[self.row], where[self.row + 1 :]
-                for number in range(0, self.pixels, self.turns):
-                    run = pixel + (offset + number) * self.apart
-                    self.builder.prefetch(self.memref, [*before, run, *behind], self.into)
-
+            offset = offset + self.builder.apply("turn", step, self.every, self.turns)
         if self.every > 1:
             due = self.builder.apply("due", step + LATE % self.every, modulo=self.every)
             conditions.insert(0, (due, True))
-        self.builder.branch(conditions, ask, lambda: None)
+        self.builder.branch(conditions, lambda: self._ask(at, offset), lambda: None)
+
+    def _ask(self, at: dict[str, Index], offset: Index) -> None:
+        """Ask for a line of every turn's pixel from `offset` on."""
+        for moved in self.rows:
+            where = element(self.tensor, at | {d: at[d] + by for d, by in moved.items()})
+            before, pixel, behind = where[: self.row], where[self.row], where[self.row + 1 :]
+            for number in range(0, self.pixels, self.turns):
+                run = pixel + (offset + number) * self.apart
+                self.builder.prefetch(self.memref, [*before, run, *behind], self.into)
+
+    @property
+    def _line(self) -> int:
+        """Elements of a line."""
+        return LINE_BYTES // self.tensor.element.size
 
 
 def has_channels_last(problem: Problem, kernel: Microkernel, ranges: Mapping[str, Range]) -> bool:

@@ -16,7 +16,7 @@ class Range:
     `exact` says that no outer bound ever cuts the tile short, so that its extent is `size`.
     `depth` is the number of loops around the one that narrowed the dim last, plus one; 0 if none.
     `within` is the size of the range that this loop steps through. `start` is a multiple of
-    `grain`, which is 0 where `start` is.
+    `grain`, which is 0 where `start` is, and each end of that in `grains`.
     """
 
     start: Index
@@ -26,30 +26,50 @@ class Range:
     depth: int = 0
     within: int = 0
     grain: int = 0
+    grains: tuple[int, ...] = ()
 
     @staticmethod
     def whole(extent: int) -> Range:
-        return Range(Index(), extent, True, (Index(constant=extent),))
+        return Range(Index(), extent, True, (Index(constant=extent),), grains=(extent,))
 
     @property
     def is_point(self) -> bool:
         """Whether it always has a single element."""
         return self.exact and self.size == 1
 
+    def times(self, inner: int) -> Range:
+        """The same part of a dim that has `inner` points for each of this one's, without loops."""
+        return Range(
+            self.start * inner,
+            self.size * inner,
+            self.exact,
+            tuple(end * inner for end in self.ends),
+            grain=self.grain * inner,
+            grains=tuple(multiple * inner for multiple in self.grains),
+        )
+
     def tile(self, start: Index, size: int, depth: int) -> Range:
         """The tile of `size` elements from `start` on inside this range, `depth` loops deep.
 
-        Keeps only the bounds that can matter: where `size` divides this range's size, a tile that
-        starts inside the range's own bound also ends inside it, and so does a single element.
+        Keeps only the bounds that can matter. A tile that starts inside of one also ends inside of
+        it where both are multiples of `size`, or `size` divides this range's own size, of which
+        that is the bound; and so does a single element.
         """
         grain = gcd(self.grain, size)
         if size == 1:
-            return Range(start, 1, True, (start + 1,), depth, self.size, grain)
-        divides = self.size % size == 0
-        if self.exact and divides:
-            return Range(start, size, True, (start + size,), depth, self.size, grain)
-        outer = self.ends[1:] if divides else self.ends
-        return Range(start, size, False, (start + size, *outer), depth, self.size, grain)
+            return Range(start, 1, True, (start + 1,), depth, self.size, grain, (grain,))
+        inside = self.size % size == 0
+        first = 1 if inside else 0
+        cuts = [
+            (end, multiple)
+            for end, multiple in zip(self.ends[first:], self.grains[first:], strict=True)
+            if self.grain % size or multiple % size
+        ]
+        if self.exact and inside:
+            cuts = []
+        ends = start + size, *(end for end, _ in cuts)
+        grains = grain, *(multiple for _, multiple in cuts)
+        return Range(start, size, not cuts, ends, depth, self.size, grain, grains)
 
 
 def sizes_of(ranges: Mapping[str, Range]) -> dict[str, int]:

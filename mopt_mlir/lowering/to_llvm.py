@@ -10,6 +10,7 @@ from mopt_mlir.lowering.addresses import forget_bounds, share_addresses
 from mopt_mlir.lowering.fallback import keep_marks, linalg_to_loops, mark_loops
 from mopt_mlir.lowering.operations import find, hidden, trips
 from mopt_mlir.lowering.pipeline import run_upstream
+from mopt_mlir.lowering.quotients import shift_quotients
 from mopt_mlir.lowering.scratch import reuse_scratch
 from mopt_mlir.lowering.unroll import is_unrolled, unroll_reductions
 from mopt_mlir.pass_base import PassFailure
@@ -59,6 +60,7 @@ def lower_to_llvm(module: Any, threads: int) -> None:
     """
     linalg_to_loops(module)
     run_upstream(module, *_TO_LOOPS)
+    shift_quotients(module)
     mark_loops(module)
     unroll_reductions(module)
     if threads != 1:
