@@ -183,6 +183,75 @@ func.func @part_of_a_line(%input: memref<1x1x56x66xf32>, %weights: memref<1x1x66
   return
 }
 
+// Nine of 64 channels are nine of them or the last one: a loop over them is not unrolled. Before it
+// comes all that is asked for, the next nine channels of six pixels, which are parts of two lines.
+
+// CHECK-LABEL: func.func @not_equally_often
+// CHECK:         affine.for %c_L1 = 0 to 64 step 9
+// CHECK:           affine.for %w = 0 to 56 step 6
+// CHECK:             affine.prefetch %arg0[0, 0, %w, %c_L1 + 9], read
+// CHECK-NEXT:        affine.prefetch %arg0[0, 0, %w + 1, %c_L1 + 9], read
+// CHECK-NEXT:        affine.prefetch %arg0[0, 0, %w + 2, %c_L1 + 9], read
+// CHECK-NEXT:        affine.prefetch %arg0[0, 0, %w + 3, %c_L1 + 9], read
+// CHECK-NEXT:        affine.prefetch %arg0[0, 0, %w + 4, %c_L1 + 9], read
+// CHECK-NEXT:        affine.prefetch %arg0[0, 0, %w + 5, %c_L1 + 9], read
+// CHECK-NEXT:        affine.prefetch %arg0[0, 0, %w, %c_L1 + 25], read
+// CHECK-COUNT-5:     affine.prefetch %arg0
+// CHECK:             affine.for %{{c_.+}} = #{{.*}}(%c_L1) to min
+// CHECK-NOT:           affine.prefetch %arg0
+// CHECK:               vector.outerproduct
+func.func @not_equally_often(%input: memref<1x1x56x64xf32>, %weights: memref<1x1x64x32xf32>,
+                             %output: memref<1x1x56x32xf32>) {
+  linalg.conv_2d_nhwc_hwcf {mopt.plan = {
+      machine = "znver4", threads = 1, packing = "none", prefetch = "L2",
+      levels = [{name = "L1", order = ["k", "c", "w"], tile = {k = 32, w = 56, c = 9}}],
+      microkernel = {lanes = "k", vector = 16, tile = {k = 32, w = 6}, reduction = ["c"]}}}
+    ins(%input, %weights : memref<1x1x56x64xf32>, memref<1x1x64x32xf32>)
+    outs(%output : memref<1x1x56x32xf32>)
+  return
+}
+
+// Where there are taps, each asks for its part of the next row: three of nine pixels.
+
+// CHECK-LABEL: func.func @taps_not_equally_often
+// CHECK:             affine.for %[[S:s.+]] = 0 to 3
+// CHECK-NEXT:          affine.prefetch %arg0[0, %h + 1, %w + %[[S]] * 3, %c_L1], read
+// CHECK-NEXT:          affine.prefetch %arg0[0, %h + 1, %w + %[[S]] * 3 + 1, %c_L1], read
+// CHECK-NEXT:          affine.prefetch %arg0[0, %h + 1, %w + %[[S]] * 3 + 2, %c_L1], read
+// CHECK-NEXT:          affine.prefetch %arg0[0, %h + 1, %w + %[[S]] * 3, %c_L1 + 16], read
+// CHECK-COUNT-2:       affine.prefetch %arg0
+// CHECK-NEXT:          %{{.+}} = affine.for %{{c_.+}} = #{{.*}}(%c_L1) to min
+// CHECK-NOT:             affine.prefetch %arg0
+// CHECK:                 vector.outerproduct
+func.func @taps_not_equally_often(%input: memref<1x8x58x64xf32>, %weights: memref<1x3x64x32xf32>,
+                                  %output: memref<1x8x56x32xf32>) {
+  linalg.conv_2d_nhwc_hwcf {mopt.plan = {
+      machine = "znver4", threads = 1, packing = "none", prefetch = "L2",
+      levels = [{name = "L1", order = ["k", "c", "s", "h", "w"], tile = {k = 32, h = 8, w = 56, c = 9, s = 3}}],
+      microkernel = {lanes = "k", vector = 16, tile = {k = 32, w = 6}, reduction = ["s", "c"]}}}
+    ins(%input, %weights : memref<1x8x58x64xf32>, memref<1x3x64x32xf32>)
+    outs(%output : memref<1x8x56x32xf32>)
+  return
+}
+
+// Nine of 27 of 72 channels are always nine: no outer bound cuts them short.
+
+// CHECK-LABEL: func.func @always_nine
+// CHECK:         affine.for %c_L1 =
+// CHECK:           affine.for %{{c_.+}} = #{{.*}}(%c_L1) to #{{.*}}(%c_L1)
+// CHECK:             affine.prefetch %arg0
+func.func @always_nine(%input: memref<1x1x56x72xf32>, %weights: memref<1x1x72x32xf32>,
+                       %output: memref<1x1x56x32xf32>) {
+  linalg.conv_2d_nhwc_hwcf {mopt.plan = {
+      machine = "znver4", threads = 1, packing = "none", prefetch = "L2",
+      levels = [{name = "L2", order = ["k", "c", "w"], tile = {k = 32, w = 56, c = 27}},
+                {name = "L1", order = ["k", "c", "w"], tile = {k = 32, w = 56, c = 9}}],
+      microkernel = {lanes = "k", vector = 16, tile = {k = 32, w = 6}, reduction = ["c"]}}}
+    ins(%input, %weights : memref<1x1x56x72xf32>, memref<1x1x72x32xf32>)
+    outs(%output : memref<1x1x56x32xf32>)
+  return
+}
+
 // Pixels of half a line of channels that follow each other are left to the hardware.
 
 // CHECK-LABEL: func.func @few_channels

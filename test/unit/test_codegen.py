@@ -211,6 +211,42 @@ def test_single_elements_are_never_cut_short() -> None:
     assert tap.ends == (Index.of("tap") + 1,)
 
 
+@pytest.mark.parametrize(
+    ("sizes", "kept"),
+    [
+        ([72], [0]),
+        ([72, 27], [1, 0]),  # the third piece is short
+        ([72, 27, 9], [2]),  # but 72 are nine times eight
+        ([64, 27, 9], [2, 0]),
+        ([72, 12, 8], [2, 1]),
+        ([72, 24, 8], [2]),
+        ([70, 40, 15, 5], [3]),
+        ([70, 40, 15, 10], [3, 2, 1, 0]),  # of 15 it is ten and five
+        ([66, 40, 15, 5], [3, 0]),
+    ],
+)
+def test_only_bounds_that_can_matter_are_kept(sizes: list[int], kept: list[int]) -> None:
+    """Of a tile inside of tiles, by how many are around it, and one of the extent. They are enough
+    for all tiles that there are, one by one."""
+    extent, *tiles = sizes
+    range_ = Range.whole(extent)
+    bounds = [Index(constant=extent)]
+    found = [(0, [extent])]
+    for at, size in enumerate(tiles):
+        start = Index.of(f"start {at}")
+        range_ = range_.tile(start, size, at + 1)
+        bounds.append(start + size)
+        found = [
+            (inner, [*ends, inner + size])
+            for outer, ends in found
+            for inner in range(outer, min(ends), size)
+        ]
+    assert range_.ends == tuple(bounds[number] for number in kept)
+    for _, ends in found:
+        assert min(ends) == min(ends[number] for number in kept)
+    assert range_.exact == ({min(ends) - start for start, ends in found} == {sizes[-1]})
+
+
 @pytest.mark.parametrize("packing", ["whole", "L2"])
 @pytest.mark.parametrize("c", [512, 320, 40, 1024])
 @pytest.mark.parametrize("k", [48, 41])
