@@ -324,6 +324,9 @@ def _step_bytes(problem: Problem, dim: str) -> int:
 
 
 def _is_dense(problem: Problem, dim: str) -> bool:
-    """Whether the rows of weights, of which each step of `dim` reads a part, are dense."""
-    known = problem.weights.step(dim) is not None
-    return known and _step_bytes(problem, dim) <= MOST_STEP_BYTES
+    """Whether each output channel has a dense row of weights, of which a step of `dim` reads a
+    part: not where output channels follow each other."""
+    (channel,) = problem.by_role(Role.OUT_CHANNEL)
+    if problem.weights.runs_along(channel) or problem.weights.step(dim) is None:
+        return False
+    return _step_bytes(problem, dim) <= MOST_STEP_BYTES
