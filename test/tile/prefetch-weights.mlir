@@ -683,3 +683,30 @@ func.func @short_strips(%input: memref<1x6x6x512xf32>, %weights: memref<3x3x512x
     outs(%output : memref<1x4x4x32xf32>)
   return
 }
+
+// -----
+
+// Rows of 64 output channels lie 256 bytes apart, as steps of dense rows do where each output channel
+// has its own. They are asked for once: here in the first pass, as L2 keeps so few.
+
+// CHECK:         #[[FIRST:.+]] = affine_set<(d0) : (d0 == 0)>
+// CHECK-LABEL: func.func @next_block_of_near_rows
+// CHECK:         affine.for %w_L2 = 0 to 128 step 64
+// CHECK:           affine.for %c_L2 = 0 to 128 step 64
+// CHECK:             affine.for %w = #{{.*}}(%w_L2) to
+// CHECK:               affine.if #[[FIRST]](%w_L2)
+// CHECK-NEXT:            affine.prefetch %arg1
+// CHECK-COUNT-15:        affine.prefetch %arg1
+// CHECK-NEXT:          } else {
+// CHECK-NOT:             affine.prefetch %arg1
+// CHECK:               vector.outerproduct
+func.func @next_block_of_near_rows(%input: memref<1x8x16x128xf32>, %weights: memref<1x1x128x64xf32>,
+                                   %output: memref<1x8x16x64xf32>) {
+  linalg.conv_2d_nhwc_hwcf {mopt.plan = {
+      machine = "znver4", threads = 1, packing = "L2", prefetch = "L2", levels = [
+          {name = "L2", order = ["w", "c", "k"], tile = {k = 64, w = 64, c = 64}}],
+      microkernel = {lanes = "k", vector = 16, tile = {k = 64, w = 4}, reduction = ["c"]}}}
+    ins(%input, %weights : memref<1x8x16x128xf32>, memref<1x1x128x64xf32>)
+    outs(%output : memref<1x8x16x64xf32>)
+  return
+}
