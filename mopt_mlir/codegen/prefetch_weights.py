@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import prod
+from math import gcd, prod
 from typing import Any
 
 from mopt_mlir.codegen.builder import Builder
@@ -262,8 +262,12 @@ def _loops_in_rows(
 
 
 def _lines(problem: Problem, channels: int) -> int:
-    """Lines of a row of so many output channels."""
-    return -(-channels * problem.weights.element.size // LINE_BYTES)
+    """Lines of a row of so many output channels, as many as it may touch: it begins at a multiple
+    of its own length, and rows where those before end."""
+    line = LINE_BYTES // problem.weights.element.size
+    strides = (stride or 0 for stride in problem.weights.strides[:-1])  # 0 where it is unknown
+    begins = line - gcd(line, channels, *strides)  # at most so far into a line
+    return -(-(begins + channels) // line)
 
 
 def _beyond(builder: Builder, block: NextBlock, first: Index) -> tuple[Index, Index]:

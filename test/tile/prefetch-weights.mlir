@@ -710,3 +710,22 @@ func.func @next_block_of_near_rows(%input: memref<1x8x16x128xf32>, %weights: mem
     outs(%output : memref<1x8x16x64xf32>)
   return
 }
+
+// -----
+
+// Rows of 50 channels begin anywhere in a line, so that 16 of them may touch two: the register tiles
+// of a row of output ask for one or the other.
+
+// CHECK-LABEL: func.func @strips_inside_of_lines
+// CHECK:         affine.for %[[K:k.*]] = 0 to 50 step 16
+// CHECK:           affine.prefetch %arg1[%{{.+}}, %{{.+}}, %{{.+}}, %[[K]] + %part{{.*}} * 16 + 16], read
+// CHECK:           vector.outerproduct
+func.func @strips_inside_of_lines(%input: memref<1x6x6x64xf32>, %weights: memref<3x3x64x50xf32>,
+                                  %output: memref<1x4x4x50xf32>) {
+  linalg.conv_2d_nhwc_hwcf {mopt.plan = {
+      machine = "znver5", threads = 1, packing = "none", levels = [],
+      microkernel = {lanes = "k", vector = 16, tile = {k = 16, w = 4}, reduction = ["r", "s", "c"]}}}
+    ins(%input, %weights : memref<1x6x6x64xf32>, memref<3x3x64x50xf32>)
+    outs(%output : memref<1x4x4x50xf32>)
+  return
+}
