@@ -16,7 +16,7 @@ class Range:
     `exact` says that no outer bound ever cuts the tile short, so that its extent is `size`.
     `depth` is the number of loops around the one that narrowed the dim last, plus one; 0 if none.
     `within` is the size of the range that this loop steps through. `start` is a multiple of
-    `grain`, which is 0 where `start` is, and each end of that in `grains`.
+    `grain`, which is 0 where `start` is, and so are the ends of tiles around.
     """
 
     start: Index
@@ -26,11 +26,10 @@ class Range:
     depth: int = 0
     within: int = 0
     grain: int = 0
-    grains: tuple[int, ...] = ()
 
     @staticmethod
     def whole(extent: int) -> Range:
-        return Range(Index(), extent, True, (Index(constant=extent),), grains=(extent,))
+        return Range(Index(), extent, True, (Index(constant=extent),))
 
     @property
     def is_point(self) -> bool:
@@ -45,7 +44,6 @@ class Range:
             self.exact,
             tuple(end * inner for end in self.ends),
             grain=self.grain * inner,
-            grains=tuple(multiple * inner for multiple in self.grains),
         )
 
     def tile(self, start: Index, size: int, depth: int) -> Range:
@@ -57,19 +55,11 @@ class Range:
         """
         grain = gcd(self.grain, size)
         if size == 1:
-            return Range(start, 1, True, (start + 1,), depth, self.size, grain, (grain,))
-        inside = self.size % size == 0
-        first = 1 if inside else 0
-        cuts = [
-            (end, multiple)
-            for end, multiple in zip(self.ends[first:], self.grains[first:], strict=True)
-            if self.grain % size or multiple % size
-        ]
-        if self.exact and inside:
-            cuts = []
-        ends = start + size, *(end for end, _ in cuts)
-        grains = grain, *(multiple for _, multiple in cuts)
-        return Range(start, size, not cuts, ends, depth, self.size, grain, grains)
+            return Range(start, 1, True, (start + 1,), depth, self.size, grain)
+        outer = self.ends[1:] if self.size % size == 0 else self.ends
+        if self.grain % size == 0:
+            outer = tuple(end for end in outer if not end.terms and end.constant % size)
+        return Range(start, size, not outer, (start + size, *outer), depth, self.size, grain)
 
 
 def sizes_of(ranges: Mapping[str, Range]) -> dict[str, int]:

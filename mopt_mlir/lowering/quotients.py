@@ -34,7 +34,7 @@ def _quotient(select: Any) -> tuple[Any, int] | None:
     if (terms := _terms(quotient, "arith.divsi")) is None:
         return None
     size, divisor = terms[0], constant(terms[1])
-    if divisor is None or divisor <= 0 or divisor & (divisor - 1):
+    if divisor is None or divisor < 1 or divisor & (divisor - 1):
         return None
     if (choice := _terms(size, "arith.select")) is None or choice[0] != is_negative:
         return None

@@ -27,26 +27,177 @@ func.func @other(%a: index, %b: index, %out: memref<1xindex>) {
   return
 }
 
-// So is what only looks similar: a division that rounds towards zero, and one that is corrected where
-// something else is negative.
+// So is what only looks similar: a division that rounds towards zero, and one that is corrected by
+// something else, or elsewhere.
 
 // CHECK-LABEL: llvm.func @towards_zero
 // CHECK-NOT:     llvm.ashr
 // CHECK:         llvm.sdiv
 // CHECK-NOT:     llvm.ashr
-func.func @towards_zero(%a: index, %b: index, %out: memref<2xindex>) {
+func.func @towards_zero(%a: index, %out: memref<1xindex>) {
+  %c0 = arith.constant 0 : index
+  %c4 = arith.constant 4 : index
+  %0 = arith.divsi %a, %c4 : index
+  memref.store %0, %out[%c0] : memref<1xindex>
+  return
+}
+
+// CHECK-LABEL: llvm.func @where_another_is_negative
+// CHECK-NOT:     llvm.ashr
+// CHECK:         llvm.sdiv
+// CHECK-NOT:     llvm.ashr
+func.func @where_another_is_negative(%a: index, %b: index, %flag: i1, %out: memref<1xindex>) {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
   %c4 = arith.constant 4 : index
   %c-1 = arith.constant -1 : index
-  %0 = arith.divsi %a, %c4 : index
-  memref.store %0, %out[%c0] : memref<2xindex>
-  %other = arith.cmpi slt, %b, %c0 : index
+  %c-4 = arith.constant -4 : index
+  %negative = arith.cmpi slt, %b, %c0 : index
   %below = arith.subi %c-1, %a : index
-  %size = arith.select %other, %below, %a : index
+  %size = arith.select %negative, %below, %a : index
   %quotient = arith.divsi %size, %c4 : index
   %corrected = arith.subi %c-1, %quotient : index
-  %1 = arith.select %other, %corrected, %quotient : index
-  memref.store %1, %out[%c1] : memref<2xindex>
+  %0 = arith.select %negative, %corrected, %quotient : index
+  memref.store %0, %out[%c0] : memref<1xindex>
+  return
+}
+
+// CHECK-LABEL: llvm.func @below_one
+// CHECK-NOT:     llvm.ashr
+// CHECK:         llvm.sdiv
+// CHECK-NOT:     llvm.ashr
+func.func @below_one(%a: index, %b: index, %flag: i1, %out: memref<1xindex>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c4 = arith.constant 4 : index
+  %c-1 = arith.constant -1 : index
+  %c-4 = arith.constant -4 : index
+  %negative = arith.cmpi slt, %a, %c1 : index
+  %below = arith.subi %c-1, %a : index
+  %size = arith.select %negative, %below, %a : index
+  %quotient = arith.divsi %size, %c4 : index
+  %corrected = arith.subi %c-1, %quotient : index
+  %0 = arith.select %negative, %corrected, %quotient : index
+  memref.store %0, %out[%c0] : memref<1xindex>
+  return
+}
+
+// CHECK-LABEL: llvm.func @up_to_zero
+// CHECK-NOT:     llvm.ashr
+// CHECK:         llvm.sdiv
+// CHECK-NOT:     llvm.ashr
+func.func @up_to_zero(%a: index, %b: index, %flag: i1, %out: memref<1xindex>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c4 = arith.constant 4 : index
+  %c-1 = arith.constant -1 : index
+  %c-4 = arith.constant -4 : index
+  %negative = arith.cmpi sle, %a, %c0 : index
+  %below = arith.subi %c-1, %a : index
+  %size = arith.select %negative, %below, %a : index
+  %quotient = arith.divsi %size, %c4 : index
+  %corrected = arith.subi %c-1, %quotient : index
+  %0 = arith.select %negative, %corrected, %quotient : index
+  memref.store %0, %out[%c0] : memref<1xindex>
+  return
+}
+
+// CHECK-LABEL: llvm.func @half_of_it_elsewhere
+// CHECK-NOT:     llvm.ashr
+// CHECK:         llvm.sdiv
+// CHECK-NOT:     llvm.ashr
+func.func @half_of_it_elsewhere(%a: index, %b: index, %flag: i1, %out: memref<1xindex>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c4 = arith.constant 4 : index
+  %c-1 = arith.constant -1 : index
+  %c-4 = arith.constant -4 : index
+  %negative = arith.cmpi slt, %a, %c0 : index
+  %below = arith.subi %c-1, %a : index
+  %size = arith.select %flag, %below, %a : index
+  %quotient = arith.divsi %size, %c4 : index
+  %corrected = arith.subi %c-1, %quotient : index
+  %0 = arith.select %negative, %corrected, %quotient : index
+  memref.store %0, %out[%c0] : memref<1xindex>
+  return
+}
+
+// CHECK-LABEL: llvm.func @below_another
+// CHECK-NOT:     llvm.ashr
+// CHECK:         llvm.sdiv
+// CHECK-NOT:     llvm.ashr
+func.func @below_another(%a: index, %b: index, %flag: i1, %out: memref<1xindex>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c4 = arith.constant 4 : index
+  %c-1 = arith.constant -1 : index
+  %c-4 = arith.constant -4 : index
+  %negative = arith.cmpi slt, %a, %c0 : index
+  %below = arith.subi %c-1, %b : index
+  %size = arith.select %negative, %below, %a : index
+  %quotient = arith.divsi %size, %c4 : index
+  %corrected = arith.subi %c-1, %quotient : index
+  %0 = arith.select %negative, %corrected, %quotient : index
+  memref.store %0, %out[%c0] : memref<1xindex>
+  return
+}
+
+// CHECK-LABEL: llvm.func @not_by_one
+// CHECK-NOT:     llvm.ashr
+// CHECK:         llvm.sdiv
+// CHECK-NOT:     llvm.ashr
+func.func @not_by_one(%a: index, %b: index, %flag: i1, %out: memref<1xindex>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c4 = arith.constant 4 : index
+  %c-1 = arith.constant -1 : index
+  %c-4 = arith.constant -4 : index
+  %negative = arith.cmpi slt, %a, %c0 : index
+  %below = arith.subi %c0, %a : index
+  %size = arith.select %negative, %below, %a : index
+  %quotient = arith.divsi %size, %c4 : index
+  %corrected = arith.subi %c-1, %quotient : index
+  %0 = arith.select %negative, %corrected, %quotient : index
+  memref.store %0, %out[%c0] : memref<1xindex>
+  return
+}
+
+// CHECK-LABEL: llvm.func @another_way_back
+// CHECK-NOT:     llvm.ashr
+// CHECK:         llvm.sdiv
+// CHECK-NOT:     llvm.ashr
+func.func @another_way_back(%a: index, %b: index, %flag: i1, %out: memref<1xindex>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c4 = arith.constant 4 : index
+  %c-1 = arith.constant -1 : index
+  %c-4 = arith.constant -4 : index
+  %negative = arith.cmpi slt, %a, %c0 : index
+  %below = arith.subi %c-1, %a : index
+  %size = arith.select %negative, %below, %a : index
+  %quotient = arith.divsi %size, %c4 : index
+  %corrected = arith.subi %c0, %quotient : index
+  %0 = arith.select %negative, %corrected, %quotient : index
+  memref.store %0, %out[%c0] : memref<1xindex>
+  return
+}
+
+// CHECK-LABEL: llvm.func @by_a_negative_number
+// CHECK-NOT:     llvm.ashr
+// CHECK:         llvm.sdiv
+// CHECK-NOT:     llvm.ashr
+func.func @by_a_negative_number(%a: index, %b: index, %flag: i1, %out: memref<1xindex>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c4 = arith.constant 4 : index
+  %c-1 = arith.constant -1 : index
+  %c-4 = arith.constant -4 : index
+  %negative = arith.cmpi slt, %a, %c0 : index
+  %below = arith.subi %c-1, %a : index
+  %size = arith.select %negative, %below, %a : index
+  %quotient = arith.divsi %size, %c-4 : index
+  %corrected = arith.subi %c-1, %quotient : index
+  %0 = arith.select %negative, %corrected, %quotient : index
+  memref.store %0, %out[%c0] : memref<1xindex>
   return
 }

@@ -214,23 +214,41 @@ func.func @not_equally_often(%input: memref<1x1x56x64xf32>, %weights: memref<1x1
 // Where there are taps, each asks for its part of the next row: three of nine pixels.
 
 // CHECK-LABEL: func.func @taps_not_equally_often
-// CHECK:             affine.for %[[S:s.+]] = 0 to 3
-// CHECK-NEXT:          affine.prefetch %arg0[0, %h + 1, %w + %[[S]] * 3, %c_L1], read
-// CHECK-NEXT:          affine.prefetch %arg0[0, %h + 1, %w + %[[S]] * 3 + 1, %c_L1], read
-// CHECK-NEXT:          affine.prefetch %arg0[0, %h + 1, %w + %[[S]] * 3 + 2, %c_L1], read
-// CHECK-NEXT:          affine.prefetch %arg0[0, %h + 1, %w + %[[S]] * 3, %c_L1 + 16], read
-// CHECK-COUNT-2:       affine.prefetch %arg0
-// CHECK-NEXT:          %{{.+}} = affine.for %{{c_.+}} = #{{.*}}(%c_L1) to min
-// CHECK-NOT:             affine.prefetch %arg0
-// CHECK:                 vector.outerproduct
-func.func @taps_not_equally_often(%input: memref<1x8x58x64xf32>, %weights: memref<1x3x64x32xf32>,
+// CHECK:             affine.for %[[R:r.+]] = 0 to 3
+// CHECK-NEXT:          %{{.+}} = affine.for %[[S:s.+]] = 0 to 3
+// CHECK-NEXT:            affine.prefetch %arg0[0, %h + %[[R]] + 1, %w + %[[S]] * 3, %c_L1], read
+// CHECK-NEXT:            affine.prefetch %arg0[0, %h + %[[R]] + 1, %w + %[[S]] * 3 + 1, %c_L1], read
+// CHECK-NEXT:            affine.prefetch %arg0[0, %h + %[[R]] + 1, %w + %[[S]] * 3 + 2, %c_L1], read
+// CHECK-NEXT:            affine.prefetch %arg0[0, %h + %[[R]] + 1, %w + %[[S]] * 3, %c_L1 + 16], read
+// CHECK-COUNT-2:         affine.prefetch %arg0
+// CHECK-NEXT:            %{{.+}} = affine.for %{{c_.+}} = #{{.*}}(%c_L1) to min
+// CHECK-NOT:               affine.prefetch %arg0
+// CHECK:                   vector.outerproduct
+func.func @taps_not_equally_often(%input: memref<1x10x58x64xf32>, %weights: memref<3x3x64x32xf32>,
                                   %output: memref<1x8x56x32xf32>) {
   linalg.conv_2d_nhwc_hwcf {mopt.plan = {
-      machine = "znver4", threads = 1, packing = "none", prefetch = "L2",
-      levels = [{name = "L1", order = ["k", "c", "s", "h", "w"], tile = {k = 32, h = 8, w = 56, c = 9, s = 3}}],
-      microkernel = {lanes = "k", vector = 16, tile = {k = 32, w = 6}, reduction = ["s", "c"]}}}
-    ins(%input, %weights : memref<1x8x58x64xf32>, memref<1x3x64x32xf32>)
+      machine = "znver4", threads = 1, packing = "whole", prefetch = "L2",
+      levels = [{name = "L1", order = ["k", "c", "r", "s", "h", "w"],
+                 tile = {k = 32, h = 8, w = 56, c = 9, r = 3, s = 3}}],
+      microkernel = {lanes = "k", vector = 16, tile = {k = 32, w = 6}, reduction = ["r", "s", "c"]}}}
+    ins(%input, %weights : memref<1x10x58x64xf32>, memref<3x3x64x32xf32>)
     outs(%output : memref<1x8x56x32xf32>)
+  return
+}
+
+// Three channels of fourteen pixels leave no room for as many prefetches.
+
+// CHECK-LABEL: func.func @three_of_64
+// CHECK-NOT:     prefetch %arg0
+// CHECK:         return
+func.func @three_of_64(%input: memref<1x1x56x64xf32>, %weights: memref<1x1x64x16xf32>,
+                       %output: memref<1x1x56x16xf32>) {
+  linalg.conv_2d_nhwc_hwcf {mopt.plan = {
+      machine = "znver4", threads = 1, packing = "none", prefetch = "L2",
+      levels = [{name = "L1", order = ["k", "c", "w"], tile = {k = 16, w = 56, c = 3}}],
+      microkernel = {lanes = "k", vector = 16, tile = {k = 16, w = 14}, reduction = ["c"]}}}
+    ins(%input, %weights : memref<1x1x56x64xf32>, memref<1x1x64x16xf32>)
+    outs(%output : memref<1x1x56x16xf32>)
   return
 }
 

@@ -223,6 +223,7 @@ def test_single_elements_are_never_cut_short() -> None:
         ([70, 40, 15, 5], [3]),
         ([70, 40, 15, 10], [3, 2, 1, 0]),  # of 15 it is ten and five
         ([66, 40, 15, 5], [3, 0]),
+        ([20, 10, 6, 3], [3, 1]),  # twice three, though they begin at multiples of two
     ],
 )
 def test_only_bounds_that_can_matter_are_kept(sizes: list[int], kept: list[int]) -> None:
