@@ -58,7 +58,7 @@ class Range:
             return Range(start, 1, True, (start + 1,), depth, self.size, grain)
         outer = self.ends[1:] if self.size % size == 0 else self.ends
         if self.grain % size == 0:
-            outer = tuple(end for end in outer if not end.terms and end.constant % size)
+            outer = tuple(end for end in outer if end.constant % size)
         return Range(start, size, not outer, (start + size, *outer), depth, self.size, grain)
 
 

@@ -201,3 +201,23 @@ func.func @by_a_negative_number(%a: index, %b: index, %flag: i1, %out: memref<1x
   memref.store %0, %out[%c0] : memref<1xindex>
   return
 }
+
+// CHECK-LABEL: llvm.func @by_nothing
+// CHECK-NOT:     llvm.ashr
+// CHECK:         llvm.sdiv
+// CHECK-NOT:     llvm.ashr
+func.func @by_nothing(%a: index, %b: index, %flag: i1, %out: memref<1xindex>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c4 = arith.constant 4 : index
+  %c-1 = arith.constant -1 : index
+  %c-4 = arith.constant -4 : index
+  %negative = arith.cmpi slt, %a, %c0 : index
+  %below = arith.subi %c-1, %a : index
+  %size = arith.select %negative, %below, %a : index
+  %quotient = arith.divsi %size, %c0 : index
+  %corrected = arith.subi %c-1, %quotient : index
+  %0 = arith.select %negative, %corrected, %quotient : index
+  memref.store %0, %out[%c0] : memref<1xindex>
+  return
+}

@@ -729,3 +729,21 @@ func.func @strips_inside_of_lines(%input: memref<1x6x6x64xf32>, %weights: memref
     outs(%output : memref<1x4x4x50xf32>)
   return
 }
+
+// -----
+
+// So may twelve of 96, which begin at multiples of four.
+
+// CHECK-LABEL: func.func @strips_of_twelve
+// CHECK:         affine.for %[[K:k.*]] = 0 to 96 step 12
+// CHECK:           affine.prefetch %arg1[%{{.+}}, %{{.+}}, %{{.+}}, %[[K]] + %part{{.*}} * 16 + 12], read
+// CHECK:           vector.outerproduct
+func.func @strips_of_twelve(%input: memref<1x6x6x64xf32>, %weights: memref<3x3x64x96xf32>,
+                            %output: memref<1x4x4x96xf32>) {
+  linalg.conv_2d_nhwc_hwcf {mopt.plan = {
+      machine = "znver5", threads = 1, packing = "none", levels = [],
+      microkernel = {lanes = "k", vector = 4, tile = {k = 12, w = 4}, reduction = ["r", "s", "c"]}}}
+    ins(%input, %weights : memref<1x6x6x64xf32>, memref<3x3x64x96xf32>)
+    outs(%output : memref<1x4x4x96xf32>)
+  return
+}
