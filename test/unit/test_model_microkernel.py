@@ -139,6 +139,38 @@ def test_filters_whose_rows_share_sets_of_l1_are_waited_for(
     assert in_place - packed > (0.1 if bits == 256 else 0)  # so much where pitches share nothing
 
 
+@pytest.mark.parametrize(
+    ("channels", "pixels", "bits", "measured"),
+    [
+        (24, 4, 256, 0.4),
+        (16, 6, 256, 0.6),
+        (8, 12, 256, 0.9),
+        (40, 2, 256, 0.7),
+        (48, 8, 512, 0.4),
+        (32, 12, 512, 1.1),
+        (80, 4, 512, 0.1),
+    ],
+)
+def test_filters_whose_rows_begin_inside_of_lines_take_longer(
+    channels: int, pixels: int, bits: int, measured: float
+) -> None:
+    """Cycles of an outer product on a Zen 4 that it takes longer with 2883 output channels than
+    with 2880."""
+    machine = ZEN4.with_field("vector_bits", bits)
+    kernel = Microkernel("k", machine.lanes(ElementType.F32), {"k": channels, "w": pixels}, ("c",))
+    inside, begin = (
+        tile_kinds(
+            conv2d(k=k, h=1, w=336, c=256, r=1, s=1, layout="nhwc", weights="hwcf"),
+            machine,
+            kernel,
+            panels=False,
+        )[0].tile.waiting
+        for k in (2883, 2880)
+    )
+    assert inside - begin == pytest.approx(measured, abs=0.6)
+    assert inside > begin
+
+
 @pytest.mark.parametrize(("bits", "cycles"), [(512, 0.0), (256, 0.25)])
 def test_loops_hide_behind_operations_of_several_slots(bits: int, cycles: float) -> None:
     assert loop_cycles(ZEN4.slots(bits)) == cycles
