@@ -15,6 +15,10 @@ from mopt_mlir.problem import Problem, Tensor
 
 _Sizes = tuple[int, ...]
 
+PAGE = 4096
+"""Bytes of a page of memory. Pages lie anywhere, so that a cache with larger ways distributes them
+evenly over its sets, but not the lines of each of them."""
+
 
 class Entering(NamedTuple):
     """Elements of each tensor that enter a cache while a block is computed, and whether the tensor
@@ -32,13 +36,22 @@ class Nest:
 
     Blocks of the nest are its parts inside some of the loops. The cache keeps what a block touches
     if all of that fits. Tiles at the edges are smaller, so that of the blocks inside one loop some
-    may fit and others not.
+    may fit and others not. If the cache has `sets` that places in a page decide on, lines fit into
+    those that they fall on.
     """
 
     def __init__(
-        self, problem: Problem, plan: Plan, depth: int, capacity: int, lines: Sequence[int]
+        self,
+        problem: Problem,
+        plan: Plan,
+        depth: int,
+        capacity: int,
+        lines: Sequence[int],
+        *,
+        sets: bool = False,
     ) -> None:
         self.names, self.tensors, self.capacity = problem.names, problem.tensors, capacity
+        self.lines, self.sets = tuple(lines), sets
         self.whole = tuple(problem.extents[dim] for dim in problem.names)
         self.loops = [
             (self.names.index(dim), level.tile[dim])
@@ -66,15 +79,20 @@ class Nest:
 
     def _block(self, at: int, sizes: _Sizes) -> Entering:
         touched = self._touched(sizes)
-        fits = self._fits(touched)
-        if fits or at == len(self.loops):
-            return Entering(touched, (True,) * len(touched), fits)
+        filled = self._bytes(touched) <= self.capacity
+        room = [not self._is_crowded_out(index, touched, sizes) for index in range(len(touched))]
+        if (filled and all(room)) or at == len(self.loops):
+            return Entering(touched, tuple(room), filled and all(room))
         dim, step = self.loops[at]
         steps, rest = divmod(sizes[dim], step)
         inside = self._inside(at + 1, _with(sizes, dim, step))
         last = self._inside(at + 1, _with(sizes, dim, rest)) if rest else None
         moved, stays = [], []
         for index, moves in enumerate(self.moves[dim]):
+            if filled and room[index]:
+                moved.append(touched[index])  # only others have too few sets
+                stays.append(True)
+                continue
             if not moves and inside.stays[index]:
                 moved.append(inside.elements[index])
             elif inside.fits and inside.stays[index] and self._meets_again(index, at, sizes):
@@ -94,16 +112,43 @@ class Nest:
         for part in self.parts[index]:
             apart = part.axis.apart(self.names[dim])
             if not part.line and step < apart < sizes[dim]:
-                return self._fits(self._touched(_with(sizes, dim, apart)))
+                reach = _with(sizes, dim, apart)
+                return self._bytes(self._touched(reach)) <= self.capacity
         return True
 
     def _touched(self, sizes: _Sizes) -> tuple[int, ...]:
         """Elements of each tensor's lines that a block touches."""
         return tuple(self._occupied(index, sizes) for index in range(len(self.tensors)))
 
-    def _fits(self, touched: Sequence[int]) -> bool:
-        filled = sum(n * t.element.size for n, t in zip(touched, self.tensors, strict=True))
-        return filled <= self.capacity
+    def _bytes(self, touched: Sequence[int]) -> int:
+        """Bytes of these elements of each tensor."""
+        return sum(n * t.element.size for n, t in zip(touched, self.tensors, strict=True))
+
+    def _is_crowded_out(self, index: int, touched: Sequence[int], sizes: _Sizes) -> bool:
+        """Whether there is room for all that a block touches, but not for the lines of a tensor on
+        the sets that they fall on, of which the others take what they do of all sets."""
+        if not self.sets:
+            return False
+        own = touched[index] * self.tensors[index].element.size
+        more = (self._crowding(index, sizes) - 1) * own
+        return self._bytes(touched) <= self.capacity < self._bytes(touched) + more
+
+    def _crowding(self, index: int, sizes: _Sizes) -> float:
+        """How many times as much as its lines in a block a tensor would be if it filled all sets
+        like those that it falls on: more than once where the parts of rows in the block are as far
+        apart as a part of a page, and shorter."""
+        tensor, line = self.tensors[index], self.lines[index]
+        steps = {dim: tensor.step(dim) for dim in tensor.dims}
+        if not line or None in steps.values():
+            return 1.0
+        run, apart = tensor.element.size, []
+        for dim in sorted(steps, key=lambda dim: abs(steps[dim] or 0)):
+            step, points = abs(steps[dim] or 0) * tensor.element.size, sizes[self.names.index(dim)]
+            if step <= max(run, line):
+                run += step * (points - 1)
+            elif points > 1:
+                apart.append(step)
+        return max(1.0, gcd(PAGE, *apart) / (-(-run // line) * line)) if apart else 1.0
 
     def _occupied(self, index: int, sizes: _Sizes) -> int:
         """Elements of a tensor's lines that a block touches."""
