@@ -60,9 +60,9 @@ for filters of 64 to 384 channels take 4.7% less time, cold, where the model pac
 where it packs two; with AVX-512 code it is all the same.)"""
 
 INSIDE_LINE_CYCLES = 0.6
-"""For the weights in place that a step loads, where the rows of steps begin anywhere in lines: there
-is one line more. (Measured on Zen 4 with HWCF filters of 2883 channels, not 2880, and register tiles
-of 12 to 24 accumulators: 0.1 to 1.6 cycles.)"""
+"""For the weights in place that a step loads, where the rows of steps begin anywhere in lines:
+there is one line more. (Measured on Zen 4 with HWCF filters of 2883 channels, not 2880, and
+register tiles of 12 to 24 accumulators: 0.1 to 1.6 cycles.)"""
 
 EVICTED_STORE_CYCLES = 4.0
 """For each line of output too many in a set of L1: a store waits for it, and for the one that is
