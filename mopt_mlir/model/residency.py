@@ -32,7 +32,7 @@ from mopt_mlir.problem import Problem, Tensor
 
 CROWDED = ("L2", "L3")
 """Caches of which it counts on which sets the lines of a block fall. (With it choices for Table 1
-lose 3.5% on Zen 4 with channels last and AVX2 code, not 5.4%, and as much as before where channels
+lose 3.2% on Zen 4 with channels last and AVX2 code, not 5.0%, and as much as before where channels
 come first. With L1, too, in which register tiles count their conflicts, they lose more.)"""
 
 Volumes = Mapping[str, Mapping[str, float]]
