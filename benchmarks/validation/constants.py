@@ -11,7 +11,7 @@ from mopt_mlir.codegen import (
     upcoming,
 )
 from mopt_mlir.machine import by_name
-from mopt_mlir.model import cost, microkernel, packing, rates, visits
+from mopt_mlir.model import cost, microkernel, packing, rates, residency, visits
 from mopt_mlir.model.estimate import EXPOSED
 from mopt_mlir.plan import SHARED_SETS_BYTES
 
@@ -81,6 +81,16 @@ def constant_rows() -> Rows:
             f"to the power of {microkernel.SHARED_SETS:g}, {microkernel.APART_CYCLES:g} cycles",
             "a convolution with filters of 256 to 528 channels, and own plans of all three sets "
             "with NHWC and HWCF, Zen 4",
+        ],
+        [
+            "an outer product whose weights in place are rows that begin inside of lines",
+            f"{microkernel.INSIDE_LINE_CYCLES:g} cycles",
+            "a convolution with filters of 2880 and 2883 channels, Zen 4",
+        ],
+        [
+            "caches in which blocks find no more room than on the sets that their lines fall on",
+            " and ".join(residency.CROWDED),
+            "sampled plans of Table 1 with NHWC and HWCF, AVX2 code, Zen 4; other trials looked at",
         ],
         [
             "sums are kept out of an output with channels last whose pixels are a multiple of this "
