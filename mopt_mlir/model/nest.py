@@ -82,7 +82,7 @@ class Nest:
         filled = self._bytes(touched) <= self.capacity
         room = [not self._is_crowded_out(index, touched, sizes) for index in range(len(touched))]
         if (filled and all(room)) or at == len(self.loops):
-            return Entering(touched, tuple(room), filled and all(room))
+            return Entering(touched, tuple(room), filled)
         dim, step = self.loops[at]
         steps, rest = divmod(sizes[dim], step)
         inside = self._inside(at + 1, _with(sizes, dim, step))

@@ -284,37 +284,47 @@ def test_channels_that_fall_on_the_same_sets_come_again_at_each_visit(pixels, ch
 
 @pytest.mark.parametrize(
     ("channels", "block", "rows", "passes"),
-    [(512, 64, 256, 10), (528, 64, 256, 1), (512, 512, 64, 1), (256, 128, 128, 1)],
+    [
+        (512, 64, 256, 10),
+        (528, 64, 256, 1),
+        (512, 512, 64, 1),
+        (256, 128, 128, 1),
+        (2048, 64, 32, 1),
+    ],
 )
-def test_rows_that_share_sets_of_l2_come_again_in_each_pass(channels, block, rows, passes):
+@pytest.mark.parametrize("level", ["L2", "L3"])
+def test_rows_that_share_sets_come_again_in_each_pass(level, channels, block, rows, passes):
     """Blocks of 64 of 512 output channels have 256 bytes of every other KiB, so that they find room
-    in an eighth of L2's sets, wherever pages lie: an eighth of 256 KiB holds half of a block of 256
-    rows. Walked through, line by line, once for each of ten tiles of pixels."""
+    in an eighth of a cache's sets, wherever pages lie: an eighth of 256 KiB holds half of a block
+    of 256 rows. Walked through, line by line, once for each of ten tiles of pixels. Input stays."""
     problem = conv2d(k=channels, h=1, w=60, c=rows, r=1, s=1, layout="nhwc", weights="hwcf")
     kernel, order = Microkernel("k", 8, {"k": 16, "w": 6}, ("c",)), problem.names
-    tiles = [{"k": block}, {"k": block, "w": 6}, {"k": 16, "w": 6}]
+    tiles = [{"k": block, "w": 60 if level == "L2" else 6}, {"k": block, "w": 6}, {"k": 16, "w": 6}]
     levels = tuple(
         Level(name, order, {**problem.extents, **tile})
         for name, tile in zip(LEVELS, tiles, strict=True)
     )
     plan = Plan("haswell", 1, kernel, levels, {}, "none")
-    moved = resident(plan, problem)["L3"]["weights"]
-    l2, page = MACHINE.cache("L2"), 4096
+    cache, page = MACHINE.cache("L2"), 4096
+    machine = MACHINE.with_field("L3.size", cache.size).with_field("L3.ways", cache.ways)
+    volumes = resident_volumes(problem, machine, plan, predict(problem, machine, plan))
+    moved = volumes[FILLED_FROM[level]]
     pages = -(-4 * rows * channels // page)
     places = random.Random(0).sample(range(pages), k=pages)
-    sets = [OrderedDict() for _ in range(l2.size // (l2.line * l2.ways))]
+    sets = [OrderedDict() for _ in range(cache.size // (cache.line * cache.ways))]
     fetched = 0
     for first, _, c in product(range(0, channels, block), range(10), range(rows)):
-        for k in range(first, min(first + block, channels), l2.line // 4):
+        for k in range(first, min(first + block, channels), cache.line // 4):
             number, offset = divmod(4 * (c * channels + k), page)
-            line = (places[number] * page + offset) // l2.line
+            line = (places[number] * page + offset) // cache.line
             ways = sets[line % len(sets)]
             fetched += ways.pop(line, line) is not None
             ways[line] = None
-            if len(ways) > l2.ways:
+            if len(ways) > cache.ways:
                 ways.popitem(last=False)
-    assert fetched * l2.line == pytest.approx(passes * 4 * rows * channels)
-    assert moved == pytest.approx(fetched * l2.line, rel=0.02)
+    assert fetched * cache.line == pytest.approx(passes * 4 * rows * channels)
+    assert moved["weights"] == pytest.approx(fetched * cache.line, rel=0.02)
+    assert moved["input"] == pytest.approx(compulsory(problem.input, problem))
 
 
 def test_sums_between_visits_have_no_gaps():
