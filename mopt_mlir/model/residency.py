@@ -57,7 +57,7 @@ def resident_volumes(
         for name, tensor, moved in zip(TENSORS, problem.tensors, nest.entering(), strict=True):
             passes = OUTPUT_PASSES if tensor is problem.output else 1
             entering = passes * tensor.element.size * moved
-            if tensor is problem.weights and _unpacked(plan, level):
+            if tensor is problem.input or (tensor is problem.weights and _unpacked(plan, level)):
                 volumes[name] = entering
             else:  # stores past the caches move less than what passes through them
                 volumes[name] = min(volumes[name], entering)

@@ -327,6 +327,26 @@ def test_rows_that_share_sets_come_again_in_each_pass(level, channels, block, ro
     assert moved["input"] == pytest.approx(compulsory(problem.input, problem))
 
 
+@pytest.mark.parametrize(("pixels", "passes"), [(64, 4), (65, 1)])
+def test_short_pixels_are_one_row(pixels, passes):
+    """Sixteen pixels of eight channels are 512 bytes of a row of 2 KiB, though a pixel is half a
+    line: 120 of them fall on a quarter of the sets, 64 KiB of 256, beside as much output. They come
+    again for each of four parts of the output channels, but not if rows are a pixel longer."""
+    problem = conv2d(k=32, h=120, w=pixels, c=8, r=1, s=1, layout="nhwc", weights="hwcf")
+    kernel, order = (
+        Microkernel("k", 8, {"k": 8, "w": 4}, ("c",)),
+        ("n", "w", "k", "h", "c", "r", "s"),
+    )
+    tiles = [{"w": 16}, {"k": 8, "w": 16}, {"k": 8, "h": 1, "w": 4}]
+    levels = tuple(
+        Level(name, order, {**problem.extents, **tile})
+        for name, tile in zip(LEVELS, tiles, strict=True)
+    )
+    plan = Plan("haswell", 1, kernel, levels, {}, "none")
+    input_ = resident(plan, problem)["L3"]["input"]
+    assert input_ == pytest.approx(passes * compulsory(problem.input, problem), rel=0.05)
+
+
 def test_sums_between_visits_have_no_gaps():
     """Rows of two pixels: in the output each has a line of its own, as sums eight share one."""
     problem = conv2d(k=64, h=16, w=32, c=16, r=1, s=1)
