@@ -15,12 +15,12 @@ from mopt_mlir.lowering.operations import constant, find
 
 def shift_quotients(module: Any) -> None:
     """Replace what `lower-affine` made of `x floordiv 2^n` by an arithmetic shift."""
-    arith = bindings_of(module).arith
+    ir, arith = bindings_of(module).ir, bindings_of(module).arith
     for select in find(module, "arith.select"):
-        if (found := _quotient(select)) is None:
+        is_index = isinstance(select.results[0].type, ir.IndexType)
+        if not is_index or (found := _quotient(select)) is None:
             continue
         value, divisor = found
-        ir = bindings_of(module).ir
         with module.context, ir.InsertionPoint(select), select.location:
             places = arith.constant(value.type, divisor.bit_length() - 1)
             shifted = arith.shrsi(value, places)

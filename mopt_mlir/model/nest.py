@@ -89,18 +89,18 @@ class Nest:
         last = self._inside(at + 1, _with(sizes, dim, rest)) if rest else None
         moved, stays = [], []
         for index, moves in enumerate(self.moves[dim]):
+            remains = inside.stays[index] and not moves
             if filled and room[index]:
                 moved.append(touched[index])  # only others have too few sets
-                stays.append(True)
-                continue
-            if not moves and inside.stays[index]:
+                remains = True
+            elif remains:
                 moved.append(inside.elements[index])
             elif inside.fits and inside.stays[index] and self._meets_again(index, at, sizes):
                 moved.append(touched[index])  # what two steps share comes in once: halos, lines
             else:
                 remainder = last.elements[index] if last else 0
                 moved.append(steps * inside.elements[index] + remainder)
-            stays.append(inside.stays[index] and not moves)
+            stays.append(remains)
         return Entering(tuple(moved), tuple(stays), inside.fits)
 
     def _meets_again(self, index: int, at: int, sizes: _Sizes) -> bool:

@@ -221,3 +221,23 @@ func.func @by_nothing(%a: index, %b: index, %flag: i1, %out: memref<1xindex>) {
   memref.store %0, %out[%c0] : memref<1xindex>
   return
 }
+
+// Vectors are left as they are, too.
+
+// CHECK-LABEL: llvm.func @vectors
+// CHECK:         llvm.sdiv %{{.+}}, %{{.+}} : vector<4xi32>
+func.func @vectors(%a: memref<4xi32>) {
+  %zero = arith.constant dense<0> : vector<4xi32>
+  %four = arith.constant dense<4> : vector<4xi32>
+  %ones = arith.constant dense<-1> : vector<4xi32>
+  %c0 = arith.constant 0 : index
+  %x = vector.load %a[%c0] : memref<4xi32>, vector<4xi32>
+  %negative = arith.cmpi slt, %x, %zero : vector<4xi32>
+  %below = arith.subi %ones, %x : vector<4xi32>
+  %size = arith.select %negative, %below, %x : vector<4xi1>, vector<4xi32>
+  %quotient = arith.divsi %size, %four : vector<4xi32>
+  %corrected = arith.subi %ones, %quotient : vector<4xi32>
+  %0 = arith.select %negative, %corrected, %quotient : vector<4xi1>, vector<4xi32>
+  vector.store %0, %a[%c0] : memref<4xi32>, vector<4xi32>
+  return
+}
