@@ -327,17 +327,21 @@ def test_rows_that_share_sets_come_again_in_each_pass(level, channels, block, ro
     assert moved["input"] == pytest.approx(compulsory(problem.input, problem))
 
 
-@pytest.mark.parametrize(("pixels", "passes"), [(64, 4), (65, 1)])
-def test_short_pixels_are_one_row(pixels, passes):
+@pytest.mark.parametrize(
+    ("pixels", "channels", "passes"), [(64, 8, 4), (65, 8, 1), (64, 4, 16), (65, 4, 1)]
+)
+def test_short_pixels_are_one_row(pixels, channels, passes):
     """Sixteen pixels of eight channels are 512 bytes of a row of 2 KiB, though a pixel is half a
     line: 120 of them fall on a quarter of the sets, 64 KiB of 256, beside as much output. They come
-    again for each of four parts of the output channels, but not if rows are a pixel longer."""
+    again for each of four parts of the output channels, but not if rows are a pixel longer. So do
+    the same lines for four of the channels and then the others, for each of which a line of each
+    pixel counts, though two share it."""
     problem = conv2d(k=32, h=120, w=pixels, c=8, r=1, s=1, layout="nhwc", weights="hwcf")
     kernel, order = (
         Microkernel("k", 8, {"k": 8, "w": 4}, ("c",)),
-        ("n", "w", "k", "h", "c", "r", "s"),
+        ("n", "w", "c", "k", "h", "r", "s"),
     )
-    tiles = [{"w": 16}, {"k": 8, "w": 16}, {"k": 8, "h": 1, "w": 4}]
+    tiles = [{"w": 16}, {"k": 8, "w": 16, "c": channels}, {"k": 8, "h": 1, "w": 4, "c": channels}]
     levels = tuple(
         Level(name, order, {**problem.extents, **tile})
         for name, tile in zip(LEVELS, tiles, strict=True)
