@@ -60,7 +60,7 @@ class AccumulatorTile:
 
     def _restore(self) -> list[Any]:
         assert self.partials is not None
-        tile = self.partials.tile(self.builder, self.start)
+        tile = self.partials.tile(self.start)
         return self.partials.load(self.builder, tile, len(self.vectors) * len(self.scalars))
 
     @property
@@ -122,7 +122,7 @@ class AccumulatorTile:
 
     def _save(self, accumulators: Sequence[Any]) -> None:
         assert self.partials is not None
-        tile = self.partials.tile(self.builder, self.start)
+        tile = self.partials.tile(self.start)
         self.partials.store(self.builder, tile, accumulators)
 
     def is_first(

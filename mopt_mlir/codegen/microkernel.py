@@ -114,7 +114,7 @@ def emit_microkernel(
     elif written is not None:
         ahead.insert(0, written)
     if place.partials is not None and (along := nearest(problem.parallel_dims, ranges)):
-        here = place.partials.tile(builder, start)
+        here = place.partials.tile(start)
         place.partials.prefetch(builder, here, along, len(tile.vectors) * len(tile.scalars))
     for prefetch in ahead:
         if prefetch.dim is None:

@@ -20,7 +20,7 @@ from mopt_mlir.codegen.lookahead import Lookahead
 from mopt_mlir.codegen.microkernel import emit_microkernel
 from mopt_mlir.codegen.operands import Operands, Panels
 from mopt_mlir.codegen.packing import SCRATCH_ALIGNMENT, emit_packing, panel_shape
-from mopt_mlir.codegen.partials import Partials, partials_shape
+from mopt_mlir.codegen.partials import Partials, partials_size
 from mopt_mlir.codegen.place import Place, Ranges
 from mopt_mlir.codegen.ranges import Range, sizes_of
 from mopt_mlir.codegen.upcoming import Around, NextBlock, Stepped, Upcoming
@@ -103,7 +103,8 @@ class Nest:
         return self._scratch("panels", panel_shape(self.problem, self.plan.microkernel, sizes))
 
     def _allocate_sums(self, sizes: Mapping[str, int]) -> Any:
-        return self._scratch("sums", partials_shape(self.problem, self.plan.microkernel, sizes))
+        size = partials_size(self.problem, self.plan.microkernel, sizes)
+        return self._scratch("sums", [size])
 
     def _scratch(self, name: str, shape: Sequence[int]) -> Any:
         builder, ir = self.builder, self.builder.ir
@@ -152,10 +153,9 @@ class Nest:
         upcoming = self._lookahead.inside(place.upcoming, dim, place.ranges, tile)
         inner = replace(place.at(dim, tile), upcoming=upcoming)
         if dim in self.problem.reduction_dims and place.sums is not None and place.partials is None:
-            dims, kernel = self.problem.parallel_dims, self.plan.microkernel
-            origin = {dim: place.ranges[dim].start for dim in dims}
-            units = {dim: kernel.extent(dim) for dim in dims}
-            inner = replace(inner, partials=Partials(place.sums, origin, units))
+            kernel = self.plan.microkernel
+            partials = Partials.of(self.problem, kernel, place.sums, place.ranges)
+            inner = replace(inner, partials=partials)
         return self._with_following(inner, dim, place.ranges)
 
     def _with_following(self, inner: Place, dim: str, outer: Ranges) -> Place:

@@ -14,6 +14,7 @@ from typing import Any
 
 from mopt_mlir.codegen.builder import Builder
 from mopt_mlir.codegen.index import Index
+from mopt_mlir.codegen.ranges import Range
 from mopt_mlir.codegen.upcoming import LINE_BYTES
 from mopt_mlir.plan import Microkernel
 from mopt_mlir.problem import Problem
@@ -24,55 +25,62 @@ SUMS_IN_L1 = 16 << 10
 
 @dataclass(frozen=True)
 class Partials:
-    """`memref[register tile along each output dim..., register, lane]`, for the part of the output
-    that begins at `origin`; register tiles have `units[dim]` elements."""
+    """The sums of one register tile after the other in `memref`, for the part of the output that
+    begins at `origin`: whole registers of `lanes` elements. Each element along a dim of the output
+    is `steps[dim]` elements of memory further on, and register tiles have `units[dim]` of them, so
+    that where a tile lies takes no quotient."""
 
     memref: Any
     origin: Mapping[str, Index]
     units: Mapping[str, int]
+    steps: Mapping[str, int]
+    lanes: int
 
-    def tile(self, builder: Builder, start: Mapping[str, Index]) -> list[Index]:
-        """The indices of the register tile at `start`."""
-        return [
-            builder.apply("tile", start[dim] - self.origin[dim], unit)
-            for dim, unit in self.units.items()
-        ]
+    @staticmethod
+    def of(
+        problem: Problem, kernel: Microkernel, memref: Any, ranges: Mapping[str, Range]
+    ) -> Partials:
+        """Those of the output in `ranges`, in memory of `partials_size` elements."""
+        units = {dim: kernel.extent(dim) for dim in problem.parallel_dims}
+        step, steps = prod(units.values()), {}
+        for dim in reversed(problem.parallel_dims):
+            steps[dim] = step // units[dim]
+            step *= -(-ranges[dim].size // units[dim])
+        origin = {dim: ranges[dim].start for dim in units}
+        return Partials(memref, origin, units, steps, kernel.vector)
 
-    def load(self, builder: Builder, tile: Sequence[Index], count: int) -> list[Any]:
+    def tile(self, start: Mapping[str, Index]) -> Index:
+        """Where the register tile at `start` lies."""
+        offsets = ((start[dim] - self.origin[dim]) * step for dim, step in self.steps.items())
+        return sum(offsets, start=Index())
+
+    def load(self, builder: Builder, tile: Index, count: int) -> list[Any]:
         """The first `count` registers of `tile`."""
-        lanes = self.memref.type.shape[-1]
         return [
-            builder.vector_load(self.memref, _place(tile, i), lanes, lanes, "acc")
-            for i in range(count)
+            builder.vector_load(self.memref, [tile + at], self.lanes, self.lanes, "acc")
+            for at in self._places(count)
         ]
 
-    def prefetch(self, builder: Builder, tile: Sequence[Index], along: str, count: int) -> None:
+    def prefetch(self, builder: Builder, tile: Index, along: str, count: int) -> None:
         """Ask for the first `count` registers of the register tile that follows `tile` along a dim,
         unless all partial sums are near anyway."""
-        *shape, lanes = self.memref.type.shape
-        size = lanes * self.memref.type.element_type.width // 8
-        if prod(shape) * size <= SUMS_IN_L1:
+        size = self.memref.type.element_type.width // 8
+        if prod(self.memref.type.shape) * size <= SUMS_IN_L1:
             return
-        next_ = [index + (dim == along) for dim, index in zip(self.units, tile, strict=True)]
-        for i in range(0, count, max(1, LINE_BYTES // size)):
-            builder.prefetch(self.memref, _place(next_, i))
+        next_ = tile + self.units[along] * self.steps[along]
+        for at in self._places(count)[:: max(1, LINE_BYTES // (self.lanes * size))]:
+            builder.prefetch(self.memref, [next_ + at])
 
-    def store(self, builder: Builder, tile: Sequence[Index], values: Sequence[Any]) -> None:
+    def store(self, builder: Builder, tile: Index, values: Sequence[Any]) -> None:
         """Keep `values` as the first registers of `tile`."""
-        lanes = self.memref.type.shape[-1]
-        for i, value in enumerate(values):
-            builder.vector_store(value, self.memref, _place(tile, i), lanes)
+        for at, value in zip(self._places(len(values)), values, strict=True):
+            builder.vector_store(value, self.memref, [tile + at], self.lanes)
+
+    def _places(self, count: int) -> range:
+        return range(0, count * self.lanes, self.lanes)
 
 
-def _place(tile: Sequence[Index], register: int) -> list[Index]:
-    return [*tile, Index(constant=register), Index()]
-
-
-def partials_shape(
-    problem: Problem, kernel: Microkernel, sizes: Mapping[str, int]
-) -> tuple[int, ...]:
-    """The shape of the partial sums of a part of the output of `sizes`."""
-    tiles = [-(-sizes[dim] // kernel.extent(dim)) for dim in problem.parallel_dims]
-    vectors = -(-kernel.extent(kernel.lanes) // kernel.vector)
-    rows = prod(size for dim, size in kernel.tile.items() if dim != kernel.lanes)
-    return (*tiles, vectors * rows, kernel.vector)
+def partials_size(problem: Problem, kernel: Microkernel, sizes: Mapping[str, int]) -> int:
+    """Elements of the partial sums of a part of the output of `sizes`."""
+    units = {dim: kernel.extent(dim) for dim in problem.parallel_dims}
+    return prod(-(-sizes[dim] // unit) * unit for dim, unit in units.items())
