@@ -11,7 +11,7 @@ from mopt_mlir.codegen import (
     upcoming,
 )
 from mopt_mlir.machine import by_name
-from mopt_mlir.model import cost, microkernel, packing, rates, residency, visits
+from mopt_mlir.model import branches, cost, microkernel, packing, rates, residency, visits
 from mopt_mlir.model.estimate import EXPOSED
 from mopt_mlir.plan import SHARED_SETS_BYTES
 
@@ -46,13 +46,24 @@ def constant_rows() -> Rows:
         ["to load an accumulator again", f"{visits.RESTORE_CYCLES:g} cycles", _FITTED],
         [
             "a loop that does not run equally often",
-            f"{visits.MISPREDICTED_CYCLES:g} cycles",
+            f"{visits.IRREGULAR_CYCLES:g} cycles",
             _FITTED,
         ],
         [
             "each time that such a loop starts, or a quarter where an operation takes two slots",
             f"{visits.RESTART_CYCLES:g} cycles",
             "loops over taps of one convolution, and sampled plans of all trials, Zen 4",
+        ],
+        [
+            "a loop around register tiles that runs less or more often than most",
+            f"{branches.MISPREDICTION_CYCLES:g} cycles",
+            "sampled plans of Table 1 on Zen 5",
+        ],
+        [
+            "the same on Zen 4",
+            f"{zen4.misprediction_cycles:g} cycles",
+            "one convolution whose rows are cut into unequal parts, Zen 4; sampled plans of all "
+            "trials there ask for 15 to 22",
         ],
         ["a line of sums that waits for the next visit", saved, _FITTED],
         [

@@ -41,6 +41,7 @@ _LEARNT = (
     "crossing_cycles",
     "loop_cycles",
     "queued_stores",
+    "misprediction_cycles",
 )
 """Fields of a machine that trials have taught us, which the trials themselves lack."""
 

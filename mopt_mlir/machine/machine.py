@@ -54,7 +54,8 @@ class Machine:
     sums costs that is stored to be gone on with later, `crossing_cycles` how long a core waits for
     a load that crosses a line of cache, besides the slot that it takes more, `loop_cycles` what an
     outer product costs beyond its multiply-adds and loads, `queued_stores` how many slots of vector
-    stores in a row a core takes without waiting; `dram_write_bandwidth` is the GB/s at
+    stores in a row a core takes without waiting, `misprediction_cycles` what a branch costs that it
+    takes wrongly; `dram_write_bandwidth` is the GB/s at
     which the stores of one core reach memory through its caches, each line being read first and
     written back later; `dram_stream_bandwidth` the same for non-temporal stores, which pass the
     caches by.
@@ -82,6 +83,7 @@ class Machine:
     crossing_cycles: float | None = None
     loop_cycles: float | None = None
     queued_stores: int | None = None
+    misprediction_cycles: float | None = None
     capacity_factor: float = 0.75
     dram_write_bandwidth: float | None = None
     dram_write_bandwidth_all: float | None = None

@@ -42,6 +42,7 @@ RANGES: Mapping[str, Range] = {
     "crossing_cycles": _CYCLES,
     "loop_cycles": _CYCLES,
     "queued_stores": Range(1, 10_000, "slots"),
+    "misprediction_cycles": _CYCLES,
     "dram_bandwidth": _BANDWIDTH,
     "dram_bandwidth_all": _BANDWIDTH_ALL,
     "dram_write_bandwidth": _BANDWIDTH,

@@ -23,6 +23,7 @@ UNITS = {
     "crossing_cycles": "cycles",
     "loop_cycles": "cycles",
     "queued_stores": "slots",
+    "misprediction_cycles": "cycles",
     "size": "bytes",
     "line": "bytes",
     "bandwidth": "GB/s",

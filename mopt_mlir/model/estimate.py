@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from mopt_mlir.machine.machine import Machine
+from mopt_mlir.model.branches import misprediction_cycles
 from mopt_mlir.model.cost import (
     FILLED_FROM,
     MEMORY,
@@ -54,6 +55,7 @@ def estimate(problem: Problem, machine: Machine, plan: Plan) -> Prediction:
     counts, number = visits_of(problem, plan)
     visits = Visits.of(problem, plan, number, machine.cache("L1"))
     cycles = visiting_cycles(machine, kinds, counts, visits)
+    cycles += misprediction_cycles(problem, machine, plan)
     seconds = {**predicted.seconds, "compute": cycles / (1e9 * machine.frequency)}
     # what DRAM has on top of the slowest resource covers the way of the first block
     seconds["packing"] -= first_block_seconds(problem, machine, plan)

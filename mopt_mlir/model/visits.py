@@ -51,7 +51,7 @@ RESTART_CYCLES = 0.6
 that run two times and once take 0.5 to 1 cycles longer for each start than those of loops that
 always run three times, measured with 256 bits on Zen 4.)"""
 
-MISPREDICTED_CYCLES = 4.0
+IRREGULAR_CYCLES = 4.0
 """Per visit and loop around the outer product that does not run equally often each time; we take it
 for branches that are predicted wrongly. (Fitted as well.)"""
 
@@ -167,7 +167,7 @@ def _visit_cycles(machine: Machine, tile: RegisterTile, visits: Visits) -> float
     saved = machine.saved_line_cycles or SAVED_LINE_CYCLES
     stored = tile.stored - _issued(machine, tile)
     waiting += (evicted + stored + saved * tile.lines) * again
-    return norm(OVERLAP, issue, chain) + waiting + MISPREDICTED_CYCLES * visits.irregular
+    return norm(OVERLAP, issue, chain) + waiting + IRREGULAR_CYCLES * visits.irregular
 
 
 def _issued(machine: Machine, tile: RegisterTile) -> float:

@@ -18,7 +18,7 @@ from mopt_mlir.model.microkernel import (
 )
 from mopt_mlir.model.visits import (
     DRAIN_CYCLES,
-    MISPREDICTED_CYCLES,
+    IRREGULAR_CYCLES,
     RESTART_CYCLES,
     RESTORE_CYCLES,
     SAVED_LINE_CYCLES,
@@ -208,7 +208,7 @@ def test_what_is_predicted_wrongly_costs_each_visit():
     regular, irregular = (
         visiting_cycles(MACHINE, [kind], ONE, Visits(4, loops)) for loops in (0, 2)
     )
-    assert irregular - regular == pytest.approx(4 * 2 * MISPREDICTED_CYCLES)
+    assert irregular - regular == pytest.approx(4 * 2 * IRREGULAR_CYCLES)
 
 
 def test_sums_have_to_come_back_for_every_visit_but_the_first():

@@ -380,6 +380,7 @@ def test_old_trials_know_what_was_learnt_of_their_cpu_since():
         "crossing_cycles",
         "loop_cycles",
         "queued_stores",
+        "misprediction_cycles",
     }
     for cpu in ("znver3", "znver4", "znver5", "graniterapids"):
         now = asdict(by_name(cpu))
