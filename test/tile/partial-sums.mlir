@@ -76,6 +76,7 @@ func.func @cut_short(%input: memref<1x10x8x16xf32>, %weights: memref<16x10x3x3xf
 // CHECK:           affine.parallel (%h_core) = (0) to (6) step (3)
 // CHECK:             affine.for %h = {{.*}}(%h_core)
 // CHECK:               affine.vector_load %sums[%h * 224]
+// CHECK-NOT:           affine.prefetch %sums
 // CHECK:         memref.dealloc %sums
 func.func @split_outside_cores(%input: memref<1x16x8x16xf32>, %weights: memref<16x16x3x3xf32>,
                                %output: memref<1x16x6x14xf32>) {
@@ -184,6 +185,31 @@ func.func @sums_ahead(%input: memref<1x16x10x16xf32>, %weights: memref<64x16x3x3
   linalg.conv_2d_nchw_fchw {mopt.plan = {
       machine = "znver5", threads = 1, packing = "whole",
       microkernel = {lanes = "k", vector = 16, tile = {k = 16, w = 14}, reduction = ["c", "r", "s"]},
+      levels = [{name = "L2", order = ["c", "k", "h", "w", "r", "s"],
+                 tile = {k = 64, h = 8, w = 14, c = 8, r = 3, s = 3}}]}}
+    ins(%input, %weights : memref<1x16x10x16xf32>, memref<64x16x3x3xf32>)
+    outs(%output : memref<1x64x8x14xf32>)
+  return
+}
+
+// -----
+
+// The next one along a row is five pixels on, and the last is cut short, but takes as much room. Two
+// of its registers share a line.
+
+// CHECK-LABEL: func.func @sums_ahead_in_a_row
+// CHECK:         %[[SUMS:.+]] = memref.alloc() {{.*}}mopt.scratch} : memref<7680xf32>
+// CHECK:           affine.for %w = 0 to 14 step 5
+// CHECK:             affine.prefetch %[[SUMS]][%w * 16 + %h * 240 + %k * 120 + 80], read, locality<3>
+// CHECK-COUNT-3:     affine.prefetch %[[SUMS]]{{.*}}, read, locality<3>
+// CHECK:             affine.prefetch %[[SUMS]][%w * 16 + %h * 240 + %k * 120 + 144], read, locality<3>
+// CHECK-NOT:         affine.prefetch %[[SUMS]]
+// CHECK:             vector.outerproduct
+func.func @sums_ahead_in_a_row(%input: memref<1x16x10x16xf32>, %weights: memref<64x16x3x3xf32>,
+                               %output: memref<1x64x8x14xf32>) {
+  linalg.conv_2d_nchw_fchw {mopt.plan = {
+      machine = "znver5", threads = 1, packing = "whole",
+      microkernel = {lanes = "k", vector = 8, tile = {k = 16, w = 5}, reduction = ["c", "r", "s"]},
       levels = [{name = "L2", order = ["c", "k", "h", "w", "r", "s"],
                  tile = {k = 64, h = 8, w = 14, c = 8, r = 3, s = 3}}]}}
     ins(%input, %weights : memref<1x16x10x16xf32>, memref<64x16x3x3xf32>)
