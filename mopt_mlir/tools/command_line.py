@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NoReturn
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from mopt_mlir.diagnostics import Failure, UserError
 
@@ -16,7 +17,24 @@ _INTERRUPTED = 130  # 128 + SIGINT, as a shell reports it
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser that raises UserError instead of exiting."""
+    """An argument parser that raises UserError instead of exiting, and takes whole names only: what
+    abbreviates an option today may be another one tomorrow."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options, allow_abbrev=False)
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """As argparse does; of an option that there is not, it is said what is near."""
+        known, unknown = self.parse_known_args(args, namespace)
+        if unknown:
+            name = unknown[0].partition("=")[0]
+            message = f"unrecognized arguments: {' '.join(unknown)}"
+            if name.startswith("--") and (
+                near := get_close_matches(name, self._option_string_actions, 1)
+            ):
+                raise UserError(f"{message}; did you mean '{near[0]}'?")
+            self.error(message)
+        return known
 
     def error(self, message: str) -> NoReturn:
         raise UserError(f"{message}; see {self.prog} --help")

@@ -87,3 +87,31 @@ def test_each_costs_what_the_machine_says():
     times = [estimate(problem, machine, plan).seconds["compute"] for machine in (MACHINE, slow)]
     more = 30 * (20 - MISPREDICTION_CYCLES) / (1e9 * MACHINE.frequency)
     assert times[1] - times[0] == pytest.approx(more)
+
+
+@pytest.mark.parametrize(
+    ("rows", "measured"),
+    [
+        ((27, 27, 9), 0.0),
+        ((27, 18, 6), 4.9),
+        ((27, 15, 6), 4.2),
+        ((18, 18, 9), 3.5),
+        ((18, 18, 6), 3.1),
+        ((18, 15, 15), 4.1),
+    ],
+)
+def test_rows_in_unequal_parts_take_longer(rows, measured):
+    """Cycles per visit of a register tile, beyond those with equal parts, on a Zen 4 with 256 bits
+    and warm caches: tiles of L3, L2 and L1 that cut a row of 27 pixels."""
+    problem, machine = conv2d(k=120, h=28, w=27, c=128, r=3, s=3), by_name("znver4")
+    whole = {"n": 1, "k": 120, "h": 28, "w": 27, "c": 128, "r": 3, "s": 3}
+    l3, l2, l1 = rows
+    levels = (
+        Level("L3", tuple("nhwcsrk"), {**whole, "w": l3}),
+        Level("L2", tuple("nkcrshw"), {**whole, "k": 24, "h": 4, "w": l2}),
+        Level("L1", tuple("nkcrshw"), {**whole, "k": 24, "h": 1, "w": l1, "c": 16, "r": 1, "s": 1}),
+    )
+    kernel = Microkernel("k", 8, {"k": 24, "w": 3}, tuple("crs"))
+    plan = Plan("znver4", 1, kernel, levels)
+    visits = (120 // 24) * 28 * (27 // 3) * (128 // 16) * 3 * 3
+    assert misprediction_cycles(problem, machine, plan) / visits == pytest.approx(measured, abs=1.9)

@@ -191,7 +191,11 @@ def test_the_plan_is_for_the_cpu(run):
         ),
         (["add.mlir", "-o", "a.o", "--cpu", "x86-64"], "error: CPU 'x86-64' has no AVX2 and FMA"),
         (["add.mlir", "-o", "a.o", "--machine", "x.toml"], "x.toml: error: cannot read the machin"),
-        (["add.mlir", "-o", "a.o", "--fast"], "unrecognized arguments: --fast"),
+        (["add.mlir", "-o", "a.o", "--fast"], "unrecognized arguments: --fast; see mopt-compile"),
+        (
+            ["add.mlir", "-o", "a.o", "--machin=znver5"],  # no abbreviations
+            "unrecognized arguments: --machin=znver5; did you mean '--machine'?",
+        ),
         (["bad.mlir", "-o", "a.o", "--header", "a.h"], "bad.mlir:1:16: error: "),
         (["conv.mlir", "-o", "a.o", "--require-tiled"], "conv.mlir:2:3: error: 'linalg.matmul' is"),
     ],
