@@ -138,6 +138,13 @@ def constant_rows() -> Rows:
             "packing alone, Zen 5",
         ],
         [
+            "a row of output channels that is packed as it lies, the first time (later ones like "
+            "other weights)",
+            f"{packing.PACK_ROW_CYCLES:g} cycles",
+            "own plans of layers with images of 7x7, channels last; that later ones take less: "
+            "a convolution that packs at L1 up to 56 times; Zen 4",
+        ],
+        [
             "loads beyond their slots",
             f"{microkernel.LOAD_OVERHEAD - 1:.0%}",
             f"that they do: own plans on Zen 4, C2 of the test set among them; how much: {_FITTED}",

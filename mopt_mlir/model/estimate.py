@@ -24,7 +24,11 @@ from mopt_mlir.model.cost import (
     visits_of,
 )
 from mopt_mlir.model.microkernel import tile_kinds
-from mopt_mlir.model.packing import first_block_seconds, in_place_exposed
+from mopt_mlir.model.packing import (
+    first_block_seconds,
+    in_place_exposed,
+    packed_again_seconds,
+)
 from mopt_mlir.model.rates import OUTPUT_PASSES
 from mopt_mlir.model.residency import evicted_again, resident_volumes
 from mopt_mlir.model.visits import Visits, visiting_cycles
@@ -59,6 +63,7 @@ def estimate(problem: Problem, machine: Machine, plan: Plan) -> Prediction:
     seconds = {**predicted.seconds, "compute": cycles / (1e9 * machine.frequency)}
     # what DRAM has on top of the slowest resource covers the way of the first block
     seconds["packing"] -= first_block_seconds(problem, machine, plan)
+    seconds["packing"] -= packed_again_seconds(problem, machine, plan, predicted)
     runs = runs_of(problem, machine, plan)
     seconds["DRAM"] -= runs + sums_seconds(problem, machine, plan)
     # what a register tile evicts of itself counts in its cycles, as measured

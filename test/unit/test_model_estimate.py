@@ -12,7 +12,8 @@ from mopt_mlir.model.branches import misprediction_cycles
 from mopt_mlir.model.cost import predict, sums_seconds
 from mopt_mlir.model.estimate import EXPOSED, estimate
 from mopt_mlir.model.footprint import output_runs
-from mopt_mlir.model.packing import PACK_CYCLES
+from mopt_mlir.model.menu import reduction_order
+from mopt_mlir.model.packing import ELEMENT_CYCLES, PACK_CYCLES
 from mopt_mlir.model.rates import RUN_SECONDS
 from mopt_mlir.model.residency import evicted_again
 from mopt_mlir.model.visits import Visits
@@ -89,6 +90,32 @@ def test_memory_counts_once_for_the_first_block_that_is_packed():
         packing = PACK_CYCLES["whole"] * 64 * 64 * 9 / (1e9 * MACHINE.frequency)
         assert estimate(problem, MACHINE, plan).seconds["packing"] == pytest.approx(packing)
         assert predict(problem, MACHINE, plan).seconds["packing"] > 1.3 * packing
+
+
+@pytest.mark.parametrize(
+    ("layout", "weights", "again"),
+    [
+        ("nhwc", "hwcf", PACK_CYCLES["L1"]),  # rows of output channels
+        ("nchw", "fchw", PACK_CYCLES["L1"]),  # transposed
+        ("nchw", "fhwc", ELEMENT_CYCLES),  # one by one
+    ],
+)
+def test_rows_of_channels_that_are_packed_again_take_what_other_weights_do(layout, weights, again):
+    """By what one more time takes: all of them are packed once for each part of the rows."""
+    problem = conv2d(k=32, h=8, w=8, c=16, r=3, s=3, layout=layout, weights=weights)
+    kernel = Microkernel("k", 16, {"k": 16, "w": 8}, reduction_order(problem))
+
+    def packing(rows: int) -> float:
+        tiles = {"L3": {}, "L2": {"h": rows}, "L1": {"h": rows, "k": 16}}
+        levels = tuple(
+            Level(name, ("n", "h", "w", "k", "c", "r", "s"), {**problem.extents, **tiles[name]})
+            for name in LEVELS
+        )
+        plan = Plan(MACHINE.name, 1, kernel, levels, {}, "L1")
+        return estimate(problem, MACHINE, plan).seconds["packing"] * 1e9 * MACHINE.frequency
+
+    assert packing(2) - packing(4) == pytest.approx(2 * 32 * 16 * 9 * again)
+    assert packing(1) - packing(2) == pytest.approx(4 * 32 * 16 * 9 * again)
 
 
 def test_only_plans_for_one_core(problem):
