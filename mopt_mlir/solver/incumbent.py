@@ -69,13 +69,24 @@ class Incumbent:
 
     def each_family(self, options: Sequence[Choice]) -> None:
         """Descend from the whole problem for the most promising choice of each vector shape, with
-        and without panels: good tiles of one are poor starts for another."""
+        and without panels: good tiles of one are poor starts for another. For the first of them
+        descend from small tiles as well."""
         families: dict[tuple[str, int, bool], Choice] = {}
         for choice in options:
             lanes = choice.kernel.lanes
             families.setdefault((lanes, choice.kernel.extent(lanes), choice.packed), choice)
-        for choice in families.values():
-            if perf_counter() > self.deadline:
-                return
+        for number, choice in enumerate(families.values()):
             evaluate = Evaluator(self.problem, self.machine, choice)
-            self.from_tiles(evaluate, np.tile(evaluate.units, (len(LEVELS), 1)))
+            whole = np.tile(evaluate.units, (len(LEVELS), 1))
+            for tiles in [whole] if number else [whole, *self._small(whole)]:
+                if perf_counter() > self.deadline:
+                    return
+                self.from_tiles(evaluate, tiles)
+
+    def _small(self, whole: Ints) -> tuple[Ints, ...]:
+        """Single register tiles in the whole problem: at L2 and L1, in all dims and in those of the
+        output, and in these at L1 alone."""
+        output = [self.problem.names.index(dim) for dim in self.problem.parallel_dims]
+        starts = whole.copy(), whole.copy(), whole.copy()
+        starts[0][1:] = starts[1][1:, output] = starts[2][2:, output] = 1
+        return starts

@@ -30,9 +30,9 @@ NODES = 100
 """Branch-and-bound nodes of the first attempt, which mostly ends with far fewer: if not, a better
 plan and more exact tables help more than its bound."""
 
-FEW, CLOSE = 10, 0.02
-"""So few grids of tile sizes are looked at one by one straight away if the first attempt ends this
-far below the target, relative: what they have in common is then too little to prove much."""
+FEW = 10
+"""So few grids of tile sizes are looked at one by one straight away, if the first attempt was not
+enough: what they have in common is then too little to prove much."""
 
 TEMPTATIONS = 6
 """Choices that are taken out of the others one after the other; then they are all looked at one by
@@ -89,9 +89,9 @@ class Proof:
         """A bound where the first attempt `found` was not enough; its solutions, if it has any, are
         those of `pending`."""
         grids = _by_grid(pending)
-        if len(grids) <= FEW and found.bound < (1 - CLOSE) * self.target:
+        if len(grids) <= FEW:
             return min(map(self._apart, grids.values()))
-        if not found.starts or len(grids) == 1:
+        if not found.starts:
             found = self._together(pending, TABLES[1])
         return self._refined(pending, found)
 

@@ -151,6 +151,8 @@ class Variables:
             self.place = {name: self.binary(f"pack:{name}") for name in ("whole", *LEVELS)}
             packs = self.of_choice(float(choice.packs) for choice in self.choices)
             self.add(self.sum(self.place.values()) == packs)
+            for place in self.place.values():  # decided first: proofs take half the time
+                self.model.chgVarBranchPriority(place, 1)
 
     def _tile(self, dim: str, table: int) -> None:
         extent = self.problem.extent(dim)
