@@ -26,17 +26,11 @@ from mopt_mlir.model.cost import (
 )
 from mopt_mlir.model.footprint import joined_dims, memory_axes
 from mopt_mlir.model.microkernel import whole_to_pack
-from mopt_mlir.model.packing import (
-    IN_COMMON,
-    PACK_PASSES,
-    PACKED_COPIES,
-    in_place_exposed,
-    pack_cycles,
-    seconds_to_wait,
-)
+from mopt_mlir.model.packing import PACKED_COPIES, in_place_exposed
 from mopt_mlir.model.rates import OUTPUT_PASSES
 from mopt_mlir.plan import LEVELS, keeps_sums_in_output
 from mopt_mlir.problem import Problem
+from mopt_mlir.solver.packing import Packing
 from mopt_mlir.solver.scenarios import IN_PLACE, IN_PLACE_LEVEL, Scenario, scenarios
 from mopt_mlir.solver.sizes import useful_sizes, with_fewer_lines
 from mopt_mlir.solver.space import Choice, works
@@ -127,6 +121,7 @@ class Evaluator:
             {names.index(dim) for axis in lined for dim in (axis.image, axis.filter) if dim}
         )
         self._in_place_exposed = in_place_exposed(problem, machine, choice.kernel)
+        self._packing = Packing(problem, choice)
         self._walker = Walker(problem, choice, measured)
         self.extents, self.unit = self._walker.extents, self._walker.unit
         self.units, self.ways = self._walker.units, self._walker.ways
@@ -150,7 +145,11 @@ class Evaluator:
         sizes = self._walker.sizes(tilings)
         overflows, runs = self._overflow(sizes), self._runs(sizes[:, -1])
         sums = self._sums_at_least(sizes)
-        waiting = [self._waiting(place, sizes) for place in self.packings]
+        nothing = np.zeros(len(sizes))
+        waiting = [
+            self._packing.waiting(place, sizes) if self.choice.packs else nothing
+            for place in self.packings
+        ]
         ranked, cost, overflow = (np.full(len(tilings), np.inf) for _ in range(3))
         classes = np.zeros(tilings.shape[:2], dtype=np.int64)
         packing = np.zeros(len(tilings), dtype=np.int64)
@@ -357,7 +356,11 @@ class Evaluator:
         times["DRAM"] = times["DRAM"] + registers.beyond
         place = self.packings[scenario.packing]
         if self.choice.packs:
-            core = core + waiting + self._pack(place, scenario, traffic, times)
+            entering = np.full(len(core), self._packing.everything)
+            if place in LEVELS:
+                level = LEVELS.index(place)
+                entering = traffic[level].weights[scenario.members[level][0]]
+            core = core + waiting + self._packing.seconds(place, entering, times)
         if place == IN_PLACE:
             level = LEVELS.index(IN_PLACE_LEVEL)
             rows = traffic[level].weights[scenario.members[level][0]]
@@ -367,46 +370,3 @@ class Evaluator:
         share = sum(self._beside[name] * time for name, time in busy.items())
         objective = reduce(np.maximum, busy.values()) + share
         return np.asarray(objective), np.stack([which for _, which in best], axis=1)
-
-    def _pack(
-        self,
-        place: str,
-        scenario: Scenario,
-        traffic: tuple[_Traffic, _Traffic, _Traffic],
-        times: dict[str, Floats],
-    ) -> Floats:
-        """Seconds in which a core packs; adds the traffic of packing to `times`."""
-        rates, size = self.choice.rates, self.problem.weights.element.size
-        passed = MEMORY
-        once = prod(self.problem.extent(dim) for dim in self.problem.weights.dims)
-        elements = np.full(len(times["L1"]), float(once))
-        if place in LEVELS:
-            level = LEVELS.index(place)
-            elements = traffic[level].weights[scenario.members[level][0]]
-            passed = MEMORY[: MEMORY.index(place) + 1]
-        mine = elements / rates.cores if place in IN_COMMON else elements
-        for resource in passed:
-            amount = elements if resource == "DRAM" else mine
-            times[resource] = times[resource] + PACK_PASSES * size * amount / rates.bytes[resource]
-        return np.asarray(mine * self._pack_cycles[place] / rates.cycles)
-
-    @cached_property
-    def _pack_cycles(self) -> dict[str, float]:
-        """Of one weight, by the place."""
-        kernel = self.choice.kernel
-        return {place: pack_cycles(self.problem, kernel, place) for place in ("whole", *LEVELS)}
-
-    def _waiting(self, place: str, sizes: Ints) -> Floats:
-        """Seconds in which a core waits for the first block that is packed at `place`."""
-        if not self.choice.packs:
-            return np.zeros(len(sizes))
-        at = [self._at[dim] for dim in self.problem.weights.dims]
-        block = self.extents[at] if place == "whole" else sizes[:, LEVELS.index(place), at]
-        each = seconds_to_wait(
-            self.problem,
-            self.choice.rates,
-            self.choice.parallel,
-            place,
-            self._pack_cycles[place],
-        )
-        return np.asarray(each * block.prod(axis=-1, dtype=float) * np.ones(len(sizes)))
