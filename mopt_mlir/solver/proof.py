@@ -77,7 +77,7 @@ class Proof:
         if self._is_below(refined):
             for _, sizes in found.starts[:1]:
                 self.incumbent.from_sizes(pending, sizes)
-            self.incumbent.each_family(pending)
+            self.incumbent.each_family(pending, small=not found.starts)
             groups = _by_panels(self._alive(pending))
             if self.incumbent.cost < cost or not found.starts or len(groups) > 1:
                 found = Attempt(found.bound)
@@ -139,6 +139,8 @@ class Proof:
             return Attempt(min(target, _own_bound(options)))
         inc = self.incumbent
         model = Formulation(inc.problem, inc.machine, alive, inc.cost, table=table)
+        if nodes < 0:  # few nodes are for solutions, which come from anywhere
+            model.decide_first()
         outcome = model.solve(
             below=target * MARGIN, time_limit=left, gap=BOUND_GAP * self.gap, nodes=nodes
         )
