@@ -139,7 +139,7 @@ class Proof:
             return Attempt(min(target, _own_bound(options)))
         inc = self.incumbent
         model = Formulation(inc.problem, inc.machine, alive, inc.cost, table=table)
-        if nodes < 0:  # few nodes are for solutions, which come from anywhere
+        if nodes < 0:  # few nodes are for solutions as well, which are better found without
             model.decide_first()
         outcome = model.solve(
             below=target * MARGIN, time_limit=left, gap=BOUND_GAP * self.gap, nodes=nodes
