@@ -22,7 +22,8 @@ DESCENTS = 4
 
 SMALL_TILES_GAIN = 0.005
 """By how much a plan has to be better, relative, if it was found from small tiles. (Of seven own
-plans of AVX2 code on Zen 4 that are 0.03 to 0.2% cheaper, six take 2 to 5% more time, one 2% less.)"""
+plans of AVX2 code on Zen 4 that are 0.03 to 0.2% cheaper, six take 2 to 5% more time and one 2%
+less.)"""
 
 
 class Incumbent:
