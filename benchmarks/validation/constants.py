@@ -36,6 +36,11 @@ def constant_rows() -> Rows:
             _FITTED,
         ],
         [
+            "rows of weights in place that take room in L2 by their distance",
+            "those half a page apart, or more",
+            "own plans of all three sets on Zen 4, AVX-512 and AVX2 code, channels first and last",
+        ],
+        [
             "more of the time that weights which are read in place take from L3",
             f"{packing.IN_PLACE_EXPOSED:.0%}; a quarter of it if they run along the output "
             "channels and operations take two slots",

@@ -10,7 +10,8 @@ import numpy.typing as npt
 
 from mopt_mlir.machine import Machine
 from mopt_mlir.model.classes import PermutationClass, permutation_classes
-from mopt_mlir.model.cost import cache_bytes, can_stream, predict, usable
+from mopt_mlir.model.cost import can_stream, line_bytes, predict, usable
+from mopt_mlir.model.footprint import occupied
 from mopt_mlir.model.menu import menu
 from mopt_mlir.model.microkernel import needs_panels
 from mopt_mlir.plan import LEVELS, PACKINGS, Level, Microkernel, Plan
@@ -156,5 +157,10 @@ def _may_fit(
 def _fits(
     problem: Problem, machine: Machine, level: str, tile: dict[str, int], panels: bool
 ) -> bool:
-    occupied = cache_bytes(problem, machine, level, tile, panels=panels)
-    return sum(occupied.values()) <= usable(machine, level)
+    """Whether the lines of a tile fit into a cache, if they are spread evenly over its sets."""
+    touched = sum(
+        tensor.element.size
+        * occupied(problem, tensor, tile, line_bytes(problem, machine, tensor, level, panels))
+        for tensor in problem.tensors
+    )
+    return touched <= usable(machine, level)

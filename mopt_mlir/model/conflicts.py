@@ -9,7 +9,21 @@ from dataclasses import dataclass
 from math import gcd, prod
 
 from mopt_mlir.machine.machine import Cache
-from mopt_mlir.problem import Tensor
+from mopt_mlir.problem import Problem, Tensor
+
+PAGE = 4096
+"""Bytes of a page of memory. Pages lie anywhere, so that a cache with larger ways distributes them
+evenly over its sets, but not the lines of each of them."""
+
+
+def row_pitch(problem: Problem, tensor: Tensor) -> int:
+    """Bytes between the places of a page in which rows of `tensor` begin, along whichever dim it is
+    contiguous; 0 for a single row, or where nothing is known of the memory."""
+    steps = [tensor.step(dim) for dim in tensor.dims if problem.extent(dim) > 1]
+    if None in steps or len(steps) < 2:
+        return 0
+    apart = sorted(abs(step) for step in steps if step is not None)[1:]
+    return gcd(PAGE, *(step * tensor.element.size for step in apart))
 
 
 def conflicting_lines(tensor: Tensor, tile: Mapping[str, int], cache: Cache) -> int:

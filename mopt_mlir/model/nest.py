@@ -9,15 +9,12 @@ from itertools import pairwise
 from math import gcd, prod
 from typing import NamedTuple
 
+from mopt_mlir.model.conflicts import PAGE
 from mopt_mlir.model.footprint import MemoryAxis, memory_axes
 from mopt_mlir.plan import Plan
 from mopt_mlir.problem import Problem, Tensor
 
 _Sizes = tuple[int, ...]
-
-PAGE = 4096
-"""Bytes of a page of memory. Pages lie anywhere, so that a cache with larger ways distributes them
-evenly over its sets, but not the lines of each of them."""
 
 
 class Entering(NamedTuple):

@@ -22,6 +22,7 @@ from mopt_mlir.model.cost import (
     WEIGHTS,
     beside,
     line_bytes,
+    room_bytes,
     usable,
 )
 from mopt_mlir.model.footprint import joined_dims, memory_axes
@@ -107,13 +108,16 @@ class Evaluator:
         self._spanned = [self._at[dim] for dim in whole_to_pack(problem, choice.kernel)]
         self._beside = beside(machine)
         self._capacity = np.array([usable(machine, level) for level in LEVELS])
-        self._axes = {
-            (level, index): memory_axes(
-                problem, tensor, line_bytes(problem, machine, tensor, level, choice.packed)
-            )
-            for level in LEVELS
-            for index, tensor in enumerate(problem.tensors)
-        }
+        self._axes, self._room = (
+            {
+                (level, index): memory_axes(
+                    problem, tensor, unit(problem, machine, tensor, level, choice.packed)
+                )
+                for level in LEVELS
+                for index, tensor in enumerate(problem.tensors)
+            }
+            for unit in (line_bytes, room_bytes)
+        )
         parts = {part.axis for row in self._axes.values() for part in row if not part.plain}
         measured = {dim for axis in parts for dim in (axis.image, axis.filter) if dim}
         lined = {part.axis for row in self._axes.values() for part in row if part.line}
@@ -220,7 +224,7 @@ class Evaluator:
         for at, level in enumerate(LEVELS):
             for index, tensor in enumerate(self.problem.tensors):
                 elements = np.full(len(sizes), tensor.element.size)
-                for part in self._axes[level, index]:
+                for part in self._room[level, index]:
                     points = sizes[:, at, self._at[part.axis.image]]
                     taps = np.ones_like(points)
                     if part.axis.filter is not None:

@@ -58,7 +58,7 @@ class Traffic(Variables):
         sizes = []
         for index, tensor in enumerate(self.problem.tensors):
             exponent = log(tensor.element.size / usable_bytes)
-            for number, part in enumerate(self.axes[level, index]):
+            for number, part in enumerate(self.room[level, index]):
                 exponent = exponent + self._log_occupied(level, part, f"{level}:{index}:{number}")
             sizes.append(self.exp(f"footprint:{level}:{tensor.name}", exponent))
         if level in self.place:

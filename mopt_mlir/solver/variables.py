@@ -18,7 +18,7 @@ import numpy as np
 
 from mopt_mlir.machine.machine import Machine
 from mopt_mlir.model.classes import permutation_classes
-from mopt_mlir.model.cost import line_bytes
+from mopt_mlir.model.cost import line_bytes, room_bytes
 from mopt_mlir.model.footprint import Axis, MemoryAxis, memory_axes
 from mopt_mlir.plan import LEVELS
 from mopt_mlir.problem import Problem, Tensor
@@ -63,11 +63,16 @@ class Variables:
         self.dims = [dim for dim in problem.names if problem.extent(dim) > 1]
         self.classes = permutation_classes(problem)
         panels = any(choice.packed for choice in choices)
-        self.axes = {
-            (level, index): _moving(problem, machine, tensor, level, panels)
-            for level in LEVELS
-            for index, tensor in enumerate(problem.tensors)
-        }
+        self.axes, self.room = (
+            {
+                (level, index): _moving(
+                    problem, tensor, unit(problem, machine, tensor, level, panels)
+                )
+                for level in LEVELS
+                for index, tensor in enumerate(problem.tensors)
+            }
+            for unit in (line_bytes, room_bytes)
+        )
         self.x: dict[tuple[str, str], Expression] = {}
         self.trips: dict[tuple[str, str], Expression] = {}
         self.pick: dict[tuple[str, str], list[tuple[int, Any]]] = {}
@@ -249,9 +254,6 @@ class Variables:
         return self.pick[level, axis.filter]
 
 
-def _moving(
-    problem: Problem, machine: Machine, tensor: Tensor, level: str, panels: bool
-) -> tuple[MemoryAxis, ...]:
-    """The axes of a tensor that are longer than one point."""
-    line = line_bytes(problem, machine, tensor, level, panels)
+def _moving(problem: Problem, tensor: Tensor, line: int) -> tuple[MemoryAxis, ...]:
+    """The axes of a tensor that are longer than one point, with lines of so many bytes."""
     return tuple(part for part in memory_axes(problem, tensor, line) if part.points > 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -268,6 +269,36 @@ def test_where_weights_are_packed_the_next_block_needs_room_too() -> None:
         packs = cache_bytes(PROBLEM, MACHINE, level, PROBLEM.extents, panels=True, packs=True)
         assert used["weights"] == KER
         assert packs == {**used, "weights": copies * KER}
+
+
+@pytest.mark.parametrize(
+    ("channels", "expected"), [(1024, 4096), (512, 2048), (256, 128), (544, 128), (1536, 2048)]
+)
+def test_rows_of_weights_that_use_few_places_of_pages_take_the_room_of_all(
+    channels: int, expected: int
+) -> None:
+    """In L2, of whose sets a page has one for each of its lines; counted line by line."""
+    problem = conv2d(k=channels, h=4, w=4, c=16, r=3, s=3, layout="nhwc", weights="hwcf")
+    tile = {**problem.extents, "k": 32, "c": 10}
+    rows = [
+        channels * (c + 16 * (s + 3 * r)) for r in range(3) for s in range(3) for c in range(10)
+    ]
+    lines = {4 * (row + k) // 64 for row in rows for k in range(32)}
+    of_place = Counter(line % 64 for line in lines)
+    # as if each place of a page had as many lines as the fullest one, or none at all
+    if expected >= 2048:
+        assert max(of_place.values()) * 4096 == len(rows) * expected
+    for level, row in (("L1", 128), ("L2", expected), ("L3", 128)):
+        used = cache_bytes(problem, MACHINE, level, tile, panels=False)
+        assert used["weights"] == pytest.approx(len(rows) * row, rel=0.3 * (channels == 1536))
+    packed = cache_bytes(problem, MACHINE, "L2", tile, panels=True)
+    assert packed["weights"] == 4 * len(rows) * 32
+
+
+def test_a_single_row_of_weights_takes_the_room_of_its_lines() -> None:
+    problem = conv2d(k=1024, h=4, w=4, c=1, r=1, s=1, layout="nhwc", weights="hwcf")
+    used = cache_bytes(problem, MACHINE, "L2", {**problem.extents, "k": 32}, panels=False)
+    assert used["weights"] == 128
 
 
 def test_weights_that_are_not_packed_in_whole_vectors_are_dear() -> None:

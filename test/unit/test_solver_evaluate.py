@@ -14,7 +14,7 @@ import pytest
 from tiny_cases import STREAMS, streaming_machine
 
 from mopt_mlir.machine import by_name
-from mopt_mlir.model.cost import predict
+from mopt_mlir.model.cost import cache_bytes, predict, usable
 from mopt_mlir.model.footprint import Axis, MemoryAxis
 from mopt_mlir.model.microkernel import whole_to_pack
 from mopt_mlir.plan import LEVELS, Level, Plan
@@ -266,6 +266,36 @@ def test_hulls_lie_below_every_size(extent: int) -> None:
     for size in range(1, extent + 1):
         trips = log(ceil(extent / size))
         assert all(trips >= offset - slope * log(size) - 1e-9 for slope, offset in facets)
+
+
+@pytest.mark.parametrize("channels", [512, 544, 1024])
+def test_tiles_fill_caches_as_the_model_says(channels: int) -> None:
+    """Also weights in place whose rows use few sets of L2."""
+    machine, rng = by_name("znver4"), random.Random(channels)
+    problem = conv2d(k=channels, h=7, w=7, c=24, r=3, s=3, layout="nhwc", weights="hwcf")
+    options = choices(problem, machine, 1, constant_weights=False)
+    for packed in (False, True):
+        choice = next(choice for choice in options if choice.packed is packed)
+        evaluate = Evaluator(problem, machine, choice)
+        tilings = random_tilings(rng, evaluate, 100)
+        costs = evaluate(tilings)
+        sizes = np.minimum(tilings * evaluate.unit, evaluate.extents).tolist()
+        for tiles, overflow, place in zip(sizes, costs.overflow, costs.packing, strict=True):
+            filled = [
+                sum(
+                    cache_bytes(
+                        problem,
+                        machine,
+                        level,
+                        dict(zip(problem.names, tile, strict=True)),
+                        panels=packed,
+                        packs=evaluate.packings[place] == level,
+                    ).values()
+                )
+                / usable(machine, level)
+                for level, tile in zip(LEVELS, tiles, strict=True)
+            ]
+            assert overflow == pytest.approx(max(filled), rel=1e-3)
 
 
 def test_a_descent_that_starts_too_large_ends_in_the_caches() -> None:
