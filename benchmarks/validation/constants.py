@@ -36,7 +36,7 @@ def constant_rows() -> Rows:
             _FITTED,
         ],
         [
-            "rows of weights in place that take room in L2 by their distance",
+            "rows of weights in place that take half a page of room in L2",
             "those half a page apart, or more",
             "own plans of all three sets on Zen 4, AVX-512 and AVX2 code, channels first and last",
         ],

@@ -93,19 +93,19 @@ def line_bytes(problem: Problem, machine: Machine, tensor: Tensor, level: str, p
 
 def room_bytes(problem: Problem, machine: Machine, tensor: Tensor, level: str, panels: bool) -> int:
     """Bytes in units of which `tensor` takes room in the cache `level`: those of `line_bytes`, or,
-    of weights in place whose rows lie half a page or more apart, this distance in L2. Its sets are
+    of weights in place whose rows lie half a page or more apart, half a page in L2. Its sets are
     filled by pages, and of these such rows only use the same few lines.
 
     (Own plans on Zen 4 that change, medians of eight comparisons: M8 takes 5%, M7 2, R10 1% less
     time, R12 as much, Y19 3% more; in two of them R10 and R12 took 1.2 to 1.5 times as long
     without. If rows a quarter of a page apart counted as well, four others would take 1 to 3%
-    more.)
+    more. Rows whole pages apart should take a page, but a plan of M9 that does not find so much
+    takes 6% less time than those that do.)
     """
     line = line_bytes(problem, machine, tensor, level, panels)
     if level != "L2" or panels or tensor is not problem.weights:
         return line
-    pitch = row_pitch(problem, tensor)
-    return pitch if 2 * pitch >= PAGE else line
+    return PAGE // 2 if row_pitch(problem, tensor) >= PAGE // 2 else line
 
 
 def tile_bytes(problem: Problem, tile: Mapping[str, int]) -> int:
