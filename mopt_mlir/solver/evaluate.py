@@ -108,7 +108,7 @@ class Evaluator:
         self._spanned = [self._at[dim] for dim in whole_to_pack(problem, choice.kernel)]
         self._beside = beside(machine)
         self._capacity = np.array([usable(machine, level) for level in LEVELS])
-        self._axes, self._room = (
+        self._axes, self._room = (  # what a tile brings in, and what has to fit
             {
                 (level, index): memory_axes(
                     problem, tensor, unit(problem, machine, tensor, level, choice.packed)

@@ -48,7 +48,8 @@ class Variables:
     Per (level, dim): `x` is log(tile size), `trips` log(number of tiles up to that level), `pick`
     the (size, binary) pairs of a table, each of which stands for all sizes up to `until[dim]` of
     it. `covered` has, for dims that are split between cores and have a table, (points, binary)
-    pairs of what the busiest core covers. `choice`, `order[level]` and `place` are binaries for the
+    pairs of what the busiest core covers. Per (level, tensor): `axes` say what a tile brings in,
+    `room` what has to fit into the cache. `choice`, `order[level]` and `place` are binaries for the
     choice, the permutation class of a level and where the weights are packed.
     """
 
