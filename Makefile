@@ -79,15 +79,12 @@ validate: $(STAMP) ## put the model on trial, hours on a quiet machine, and writ
 	$(BIN)/mopt-validate measure --operators testset
 	$(BIN)/mopt-validate measure --operators heldout
 	$(BIN)/mopt-validate measure --layout nhwc_hwcf
-	$(BIN)/mopt-validate simulate
-	$(BIN)/mopt-validate simulate --isa avx2 --valgrind
-	$(BIN)/mopt-validate simulate --operators testset
-	$(BIN)/mopt-validate simulate --operators heldout
+	$(BIN)/mopt-validate simulate --valgrind
 	$(BIN)/mopt-validate report --bench $(wildcard $(BENCH)/a-cold-[0-9].json)
 
 validate-smoke: $(STAMP) ## the same for a few operators and plans, ten minutes
 	$(BIN)/mopt-validate measure --only R2,R9,R12,M2,Y5,Y9 --samples 20 --directory $(SMOKE)
-	$(BIN)/mopt-validate simulate --only R2,R9,R12,M2,Y5,Y9 --samples 20 --directory $(SMOKE)
+	$(BIN)/mopt-validate simulate --samples 20 --directory $(SMOKE)
 	$(BIN)/mopt-validate report $(SMOKE)/*.jsonl --output $(SMOKE)
 
 clean: ## remove .venv and everything else that was built

@@ -23,15 +23,15 @@ _TEXT = """\
   In {ours} cases that is the plan itself or another candidate of the same solver. (There may be
   faster plans outside of the sample and the candidates.)
 - Predicted and measured times of random plans have rank correlations of {correlation}
-  (medians of trials; the worst operator of all has {least}), those of good ones, which take up to
-  {good} times as long as the best, {good_correlation}. The time to compute alone, without memory,
-  would have {compute}.
+  (medians of trials; the worst operator of all has {least}); with the time to compute alone,
+  without memory, it would be {compute}. Those of good plans, which take up to {good} times as long
+  as the best, have {good_correlation}, and {good_compute} with the time to compute alone.
 - To pick the fastest of {samples} random plans takes more than that. What is lost by the model's
-  choice among them misses {missed} figures below (four for each trial); the mean loss is {sample},
-  by the objective that the solver minimises {objective}. Of the choices that lose more than
-  {usual_loss:.0%}, {losing} in all, {noise} may be noise and {unusual} come from an error that is
-  unusual for good plans of the operator; the rest come from errors that these usually have ("Plans
-  that the model misjudges").
+  choice among them misses {missed} figures below (four for each trial). Its mean loss is {sample};
+  the objective that the solver minimises would lose {objective}, more in {better} trials. Of the
+  choices that lose more than {usual_loss:.0%}, {losing} in all, {noise} may be noise and {unusual}
+  come from an error that is unusual for good plans of the operator; the rest come from errors that
+  these usually have ("Plans that the model misjudges").
 - What the slowest memory of a random plan moves is predicted with median errors of up to {volume},
   against simulated caches.
 - The fastest of five candidates is {gain} times as fast as the own plan.
@@ -69,6 +69,7 @@ def in_short(trials: Sequence[Trial]) -> str:
         least=number(min(values_of("measured time: worst"), default=nan)),
         good=GOOD,
         compute=_between(means_of(COMPUTE, lambda order: order.spearman), number),
+        good_compute=_between(means_of(COMPUTE, lambda order: order.good), number),
         good_correlation=_between(means_of(PREDICTED, lambda order: order.good), number),
         missed=f"{sum(not f.is_met for f in limits)} of {len(limits)}",
         losing=len(reasons),
@@ -76,6 +77,7 @@ def in_short(trials: Sequence[Trial]) -> str:
         noise=reasons.count(NOISE),
         unusual=reasons.count(MISJUDGED),
         sample=_between(means_of(PREDICTED, lambda order: order.loss), percent),
+        better=f"{sum(o[OBJECTIVE].loss > o[PREDICTED].loss for o in ranked)} of {len(ranked)}",
         objective=_between(means_of(OBJECTIVE, lambda order: order.loss), percent),
         volume=percent(max(values_of("slowest memory: median error"), default=nan)),
         gain=_between(values_of("geometric mean of speeds"), "{:.3f}".format),

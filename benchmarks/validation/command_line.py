@@ -50,7 +50,28 @@ def _add_measure(commands: Any) -> None:
         "with the same reference plan. Results go to DIRECTORY/OPERATORS-ISA.jsonl, or "
         "OPERATORS-LAYOUT-ISA.jsonl.",
     )
-    _add_subjects(measure)
+    measure.add_argument(
+        "--operators",
+        default="table1",
+        metavar="FILE",
+        help=f"table1 (default), {TESTSET} (others, to test the model with), {HELDOUT} (others "
+        "again, for the last test), or a JSON file of the form of Table 1",
+    )
+    measure.add_argument("--only", type=_names, default=[], metavar="NAMES", help="of these, only")
+    measure.add_argument(
+        "--layout",
+        choices=LAYOUTS,
+        default=LAYOUTS[0],
+        help=f"of images and filters, other than the paper's ({LAYOUTS[0]})",
+    )
+    measure.add_argument("--isa", choices=ISAS, default=ISAS[0], help="limit the instructions")
+    measure.add_argument(
+        "--samples", type=int, default=100, metavar="N", help="plans of each operator (100)"
+    )
+    measure.add_argument("--seed", type=_natural, default=0, metavar="N", help="of the sample (0)")
+    measure.add_argument(
+        "--directory", type=Path, default=DIRECTORY, help=f"of the results ({DIRECTORY})"
+    )
     measure.add_argument("--rounds", type=int, default=7, metavar="N", help="of each plan (7)")
     measure.add_argument(
         "--final-rounds", type=int, default=20, metavar="N", help="of the foremost plans (20)"
@@ -72,11 +93,31 @@ def _add_simulate(commands: Any) -> None:
     simulate = commands.add_parser(
         "simulate",
         help="run the memory accesses of plans through simulated caches",
-        description="Run the memory accesses of the generated code of the same plans through "
-        "simulated caches. Results go to DIRECTORY/OPERATORS-ISA-volumes.jsonl, or "
-        "OPERATORS-LAYOUT-ISA-volumes.jsonl.",
+        description="Run the memory accesses of plans that were timed through simulated caches of "
+        "the machine that they were timed on, which may be another one than this. Results go to "
+        "DIRECTORY/TRIAL-volumes.jsonl.",
     )
-    _add_subjects(simulate)
+    simulate.add_argument(
+        "files",
+        nargs="*",
+        type=Path,
+        metavar="FILE",
+        help="with measurements (all in DIRECTORY), compressed or not",
+    )
+    simulate.add_argument(
+        "--samples",
+        type=_natural,
+        default=8,
+        metavar="N",
+        help="the first plans of each operator's sample (8), beside what the model chose",
+    )
+    simulate.add_argument(
+        "--slowest",
+        type=_natural,
+        default=4,
+        metavar="N",
+        help="and more of it, until each memory is the slowest of so many, as predicted (4)",
+    )
     simulate.add_argument(
         "--accesses",
         type=int,
@@ -93,6 +134,9 @@ def _add_simulate(commands: Any) -> None:
         action="store_true",
         help="let valgrind count the misses of the model's own plans as well, if it is installed "
         "(AVX2 code only, which is all that it knows)",
+    )
+    simulate.add_argument(
+        "--directory", type=Path, default=DIRECTORY, help=f"of the results ({DIRECTORY})"
     )
     simulate.set_defaults(command="simulate")
 
@@ -124,32 +168,6 @@ def _add_report(commands: Any) -> None:
         "--output", type=Path, default=Path("docs"), help="directory to write to (docs)"
     )
     report.set_defaults(command="report")
-
-
-def _add_subjects(parser: argparse.ArgumentParser) -> None:
-    """What `measure` and `simulate` share."""
-    parser.add_argument(
-        "--operators",
-        default="table1",
-        metavar="FILE",
-        help=f"table1 (default), {TESTSET} (others, to test the model with), {HELDOUT} (others "
-        "again, for the last test), or a JSON file of the form of Table 1",
-    )
-    parser.add_argument("--only", type=_names, default=[], metavar="NAMES", help="of these, only")
-    parser.add_argument(
-        "--layout",
-        choices=LAYOUTS,
-        default=LAYOUTS[0],
-        help=f"of images and filters, other than the paper's ({LAYOUTS[0]})",
-    )
-    parser.add_argument("--isa", choices=ISAS, default=ISAS[0], help="limit the instructions")
-    parser.add_argument(
-        "--samples", type=int, default=100, metavar="N", help="plans of each operator (100)"
-    )
-    parser.add_argument("--seed", type=_natural, default=0, metavar="N", help="of the sample (0)")
-    parser.add_argument(
-        "--directory", type=Path, default=DIRECTORY, help=f"of the results ({DIRECTORY})"
-    )
 
 
 def _natural(text: str) -> int:

@@ -19,12 +19,14 @@ from .command_line import DIRECTORY, HELDOUT, TESTSET
 from .measure import Request as Measuring
 from .measure import measure as measure_plans
 from .planned import problem_of
-from .records import COMPRESSED
+from .records import COMPRESSED, OF_VOLUMES
 from .simulations import Request as Simulating
 from .simulations import simulate_plans
 
 LISTS = {name: Path(__file__).with_name(f"{name}.json") for name in (TESTSET, HELDOUT)}
 """Operators to judge the model by, beside Table 1."""
+
+_NOTHING_MEASURED = "no measurements; mopt-validate measure writes them to {}"
 
 
 def measure(arguments: argparse.Namespace) -> int:
@@ -53,30 +55,41 @@ def measure(arguments: argparse.Namespace) -> int:
 
 
 def simulate(arguments: argparse.Namespace) -> int:
-    """Simulate the memory accesses of plans."""
+    """Simulate the memory accesses of plans that were timed."""
+    from .trials import title_of
+
     jobs = len(environment.core_cpus()) if arguments.jobs is None else arguments.jobs
-    for name in ("samples", "accesses"):
-        _check_positive(arguments, name)
+    _check_positive(arguments, "accesses")
     if jobs < 1:
         raise UserError(f"jobs={jobs}: must be positive")
-    operators = _operators(arguments)
-    title = _title(arguments)
+    files = arguments.files or _measured(arguments.directory)
+    if not files:
+        raise UserError(_NOTHING_MEASURED.format(arguments.directory))
     make_directory(arguments.directory)
-    request = Simulating(
-        operators,
-        arguments.directory / f"{title}-volumes.jsonl",
-        arguments.operators,
-        version(_spec(arguments), arguments.layout),
-        isa=arguments.isa,
-        samples=arguments.samples,
-        seed=arguments.seed,
-        limit=arguments.accesses,
-        jobs=jobs,
-        check=arguments.valgrind,
-    )
-    with progress_bar(f"{title}, simulated", len(operators)) as (progress, finish):
-        simulate_plans(request, progress, lambda operator: finish(operator.name))
+    requests = [
+        Simulating(
+            path,
+            # volumes do not depend on whether the caches were warm
+            arguments.directory / f"{title_of(path).removesuffix('-warm')}{OF_VOLUMES}.jsonl",
+            arguments.samples,
+            arguments.slowest,
+            limit=arguments.accesses,
+            jobs=jobs,
+            check=arguments.valgrind,
+        )
+        for path in files
+    ]
+    with progress_bar("simulated", len(requests)) as (progress, finish):
+        for request in requests:
+            simulate_plans(request, progress)
+            finish(str(request.path))
     return 0
+
+
+def _measured(directory: Path) -> list[Path]:
+    """The files of `measure` in a directory."""
+    found = sorted(directory.glob("*.jsonl"))
+    return [path for path in found if not path.stem.endswith(OF_VOLUMES)]
 
 
 def report(arguments: argparse.Namespace) -> int:
@@ -97,7 +110,7 @@ def report(arguments: argparse.Namespace) -> int:
             raise UserError(reason, str(path))
     trials = read_trials(files)
     if not trials:
-        raise UserError(f"no measurements; mopt-validate measure writes them to {DIRECTORY}")
+        raise UserError(_NOTHING_MEASURED.format(DIRECTORY))
     bench.sort(key=title_of)
     comparisons = {title_of(path): Comparison.of(Results.read(path)) for path in bench}
     note = write_document(arguments.output, trials, comparisons, [*files, *bench])

@@ -134,7 +134,8 @@ def _correlations(verdicts: Sequence[Verdict]) -> list[Figure]:
 
 
 def _volume_error(trial: Trial, resource: str) -> Figure:
-    flows = (flow for flow in trial.flows if flow.sampled and flow.slowest_memory == resource)
+    sampled = (flow for flow in trial.flows if flow.sampled)
+    flows = [flow for flow in sampled if flow.expected.slowest_memory == resource]
     errors = [abs(flow.ratio(resource) - 1) for flow in flows]
     title = f"volume from {resource} where it is the slowest memory: median error"
     figure = _at_most(title, median(errors) if errors else nan, VOLUME_ERROR)

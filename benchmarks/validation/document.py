@@ -43,8 +43,9 @@ _METHOD, _CAUSES = (Path(__file__).with_name(name) for name in ("method.md", "ca
 _INTRODUCTION = """\
 # The model on trial
 
-Written by `mopt-validate report`; every figure in a table or a plot was measured or simulated, none
-is typed in. The questions are those of Sec. 9 of the MOpt paper (Li, Xu, Sukumaran-Rajam, Rountev
+Written by `mopt-validate report`: but for the sections on what the model leaves out and what the
+hosts add, which tell of experiments, every table and plot is made of the data that is kept beside
+it. The questions are those of Sec. 9 of the MOpt paper (Li, Xu, Sukumaran-Rajam, Rountev
 and Sadayappan, "Analytical Characterization and Design Space Exploration for Optimization of CNNs",
 ASPLOS 2021): how much performance is lost by taking what the model likes best, how well its order
 of plans is that of measuring, and how well it knows what moves between the caches.
@@ -57,12 +58,12 @@ $ make validate
 $ make validate-smoke
 ```
 
-The trials here are from several hosts. Each is what `mopt-validate measure` and `mopt-validate
-simulate` write there, with `--isa avx2` for AVX2 code, `--operators testset` and `--operators
-heldout` for other operators than Table 1, `--layout nhwc_hwcf` for images and filters with channels
-last, under a name that says the host (Zen 5 if it says none).
+The trials here are from several hosts. Each is what `mopt-validate measure` writes there, with
+`--isa avx2` for AVX2 code, `--operators testset` and `--operators heldout` for other operators than
+Table 1, `--layout nhwc_hwcf` for images and filters with channels last, under a name that says the
+host (Zen 5 if it says none). `mopt-validate simulate` adds the volumes of its plans, on any host.
 A name that ends in `-before` has the same trial, measured earlier. The comparison with others is
-from `make bench-peers` and `mopt-bench suite --configurations a-cold-1,a-cold-2`. All data is in
+from `make bench-peers` and `mopt-bench suite --configurations a-cold-1,a-cold-2`. The data is in
 [{data}]({data}): every plan, every run, in lines of JSON. `mopt-validate report docs/{data}/*.xz`
 makes this document of it, with the predictions of today's model.
 """
@@ -121,6 +122,20 @@ on average; *usual error*: the standard deviation of theirs.
 
 The five best of an operator lose more than they should for the same reasons: the fastest plan is
 predicted to be slower than five others.
+"""
+
+_TENSORS = """\
+### By tensor
+
+Predicted / simulated volumes, medians, where they are more than {off:.0%} off in own plans or in
+the sample.
+"""
+
+_KINDS = """\
+### Kinds of plans
+
+Those whose measured times are more than {off:.0%} from the predicted ones, relative to the mean of
+their operator (geometric mean, and spread as a factor).
 """
 
 _REPEATS = """\
@@ -241,6 +256,9 @@ def _sections(
     yield "## Data volumes\n"
     for trial in trials:
         yield from _volumes(trial)
+    if off := volume_tables.tensor_rows(trials):
+        yield _TENSORS.format(off=volume_tables.OFF)
+        yield markdown(volume_tables.TENSOR_COLUMNS, off)
     yield from _misjudged(trials)
 
 
@@ -320,8 +338,6 @@ def _volumes(trial: Trial) -> Iterator[str]:
         f"{_given_up(trial)}. Conflicts: volume / that of fully associative caches.\n"
     )
     yield markdown(volume_tables.VOLUME_COLUMNS, volume_tables.volume_rows(trial))
-    yield "Predicted / simulated by tensor, median:\n"
-    yield markdown(volume_tables.TENSOR_COLUMNS, volume_tables.tensor_rows(trial))
     if checked := volume_tables.check_rows(trial):
         yield (
             "Lines fetched in the simulation, and how far off valgrind's counts of machine code "
@@ -334,10 +350,13 @@ def _volumes(trial: Trial) -> Iterator[str]:
 
 def _simulated(trial: Trial) -> str:
     """Which plans were, and how many of them are not those that were timed."""
-    sampled = sum(flow.sampled for flow in trial.flows)
+    sampled = sum(flow.sampled and not flow.picked for flow in trial.flows)
+    picked = sum(flow.picked for flow in trial.flows)
     chosen = [flow for flow in trial.flows if not flow.sampled]
     timed = {(v.name, key) for v in trial.verdicts for key in v.points}
     text = f"{sampled} sampled plans and {len(chosen)} own ones and candidates"
+    if picked:
+        text += f", and where a memory is the slowest of {picked} more sampled ones"
     if other := sum((flow.operator, flow.key) not in timed for flow in chosen):
         text += f" ({other} of these not the timed ones, as another day's model chose them)"
     return text
@@ -362,11 +381,9 @@ def _misjudged(trials: Sequence[Trial]) -> Iterator[str]:
             if rows := misses.miss_rows(found):
                 yield f"{what} that lose more than {USUAL_LOSS:.0%}:\n"
                 yield markdown(misses.MISS_COLUMNS, rows)
-        yield (
-            "Kinds of plans: how far their measured times are from the predicted ones, relative "
-            "to the mean of their operator (geometric mean, and spread as a factor):\n"
-        )
-        yield markdown(faults.GROUP_COLUMNS, faults.group_rows(trial))
+    if off := faults.group_rows(trials):
+        yield _KINDS.format(off=faults.OFF)
+        yield markdown(faults.GROUP_COLUMNS, off)
 
 
 def _comparison(title: str, comparison: Comparison, drawn: set[str]) -> Iterator[str]:

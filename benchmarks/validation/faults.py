@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from math import exp, prod
+from collections.abc import Callable, Iterable, Sequence
+from math import exp, log, prod
 from statistics import fmean, pstdev
 
 from .judgement import Point, Trial, residuals
 from .tables import Rows
 
-GROUP_COLUMNS = ("plans with", "number", "measured / predicted", "spread")
+GROUP_COLUMNS = ("trial", "plans with", "number", "measured / predicted", "spread")
 
+OFF = 0.05
+"""How far a kind of plans has to be off to be worth telling."""
 
 Feature = Callable[[Point], str]
 
 
-def group_rows(trial: Trial) -> Rows:
-    """How far measured and predicted times of kinds of plans are apart, relative to the mean of
+def group_rows(trials: Iterable[Trial]) -> Rows:
+    """Kinds of plans whose measured and predicted times are far apart, relative to the mean of
     their operator: above 1 the model is too kind to them."""
+    return [[trial.title, *row] for trial in trials for row in _far(trial)]
+
+
+def _far(trial: Trial) -> Rows:
     rows: Rows = []
     for feature in _FEATURES:
         groups: dict[str, list[float]] = {}
@@ -27,7 +33,8 @@ def group_rows(trial: Trial) -> Rows:
             for key, point in verdict.points.items():
                 groups.setdefault(feature(point), []).append(found[key])
         if len(groups) > 1:
-            rows += [_group_row(name, groups[name]) for name in sorted(groups, key=_natural)]
+            far = (name for name, logs in groups.items() if abs(fmean(logs)) > log(1 + OFF))
+            rows += [_group_row(name, groups[name]) for name in sorted(far, key=_natural)]
     return rows
 
 

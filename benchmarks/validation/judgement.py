@@ -9,11 +9,11 @@ from math import hypot, log, nan
 from statistics import fmean
 from typing import Any
 
-from mopt_mlir.model.cost import MEMORY
 from mopt_mlir.plan import Plan, Prediction
 
 from ..workloads import Workload
 from . import statistics
+from .expected import Expected
 from .records import (
     Failed,
     Latency,
@@ -163,29 +163,27 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Flow:
-    """A plan whose accesses were simulated: bytes by resource and tensor, found and predicted;
-    `resident` are the predicted ones with what caches keep beyond their tiles, `runs` the seconds
-    of DRAM that are due to no volume. `misses` of each cache are in lines, also as `valgrind`
-    counts them, if it did."""
+    """A plan whose accesses were simulated: bytes by resource and tensor, found and `expected`.
+    `misses` of each cache are in lines, also as `valgrind` counts them, if it did. `picked` is one
+    of the sample that was simulated for its slowest memory only."""
 
     operator: str
     key: str
     plan: Plan
     sampled: bool
-    prediction: Prediction
-    runs: float
-    resident: Mapping[str, Mapping[str, float]]
+    picked: bool
+    expected: Expected
     found: Mapping[str, Volumes]
     misses: Mapping[str, int]
     valgrind: Mapping[str, int]
 
     def ratio(self, resource: str) -> float:
         """Predicted / simulated, with what caches keep."""
-        return sum(self.resident[resource].values()) / self._simulated(resource)
+        return self.expected.moved(resource) / self._simulated(resource)
 
     def ratio_of_tiles(self, resource: str) -> float:
         """Predicted / simulated, by tiles alone."""
-        return sum(self.prediction.volumes[resource].values()) / self._simulated(resource)
+        return self.expected.moved_by_tiles(resource) / self._simulated(resource)
 
     def _simulated(self, resource: str) -> int:
         return sum(self.found[ASSOCIATIVE][resource].values())
@@ -196,19 +194,6 @@ class Flow:
             sum(self.found[title][resource].values()) for title in (ASSOCIATIVE, FULL)
         )
         return associative / full
-
-    @property
-    def slowest_memory(self) -> str:
-        """The resource that the model calls the bottleneck, but for computing: whose volume takes
-        the longest."""
-
-        def seconds(name: str) -> float:
-            moved = sum(self.resident[name].values())
-            tiles = sum(self.prediction.volumes[name].values())
-            beside = self.runs if name == "DRAM" else 0.0
-            return (self.prediction.seconds[name] - beside) * moved / tiles
-
-        return max(MEMORY, key=seconds)
 
 
 @dataclass(frozen=True)

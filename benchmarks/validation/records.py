@@ -27,6 +27,9 @@ COMPRESSED = ".xz"
 MEASUREMENTS = "mopt-validate measurements"
 VOLUMES = "mopt-validate volumes"
 
+OF_VOLUMES = "-volumes"
+"""How the name of a file with the volumes of a trial ends, behind the trial's."""
+
 _DIGITS = 5  # of seconds, which are not known any better
 
 _GENERATOR = ("plan.py", "codegen/*.py", "lowering/*.py")
@@ -113,13 +116,14 @@ class Failed:
 class Simulated:
     """Bytes that a plan moves, by hierarchy (`associative`, `full`), resource and tensor. `misses`
     are lines fetched into each cache of the machine's hierarchy, `valgrind` what valgrind counts of
-    these, if it was asked."""
+    these, if it was asked. `picked` is one that was simulated for its slowest memory only."""
 
     subject: Subject
     volumes: dict[str, dict[str, dict[str, int]]]
     accesses: int
     misses: dict[str, int]
     valgrind: dict[str, int] = field(default_factory=dict)
+    picked: bool = False
 
 
 Record = Start | Choice | Latency | Measurement | Failed | Simulated

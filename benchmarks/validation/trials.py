@@ -10,17 +10,18 @@ from typing import Any
 
 from mopt_mlir.diagnostics import UserError
 from mopt_mlir.machine import Cache, Machine, by_name, names
-from mopt_mlir.model.cost import predict, runs_of
+from mopt_mlir.model.cost import predict
 from mopt_mlir.model.estimate import estimate
-from mopt_mlir.model.residency import resident_volumes
 from mopt_mlir.problem import Problem
 
 from ..workloads import Workload
 from . import statistics
+from .expected import Expected
 from .judgement import Flow, Point, Trial, Verdict
 from .planned import problem_of
 from .records import (
     COMPRESSED,
+    OF_VOLUMES,
     VOLUMES,
     Choice,
     Failed,
@@ -54,7 +55,7 @@ def read_trials(paths: Sequence[Path]) -> list[Trial]:
     """
     files = {path: read(path) for path in paths}
     volumes = {
-        title_of(path).removesuffix("-volumes"): path
+        title_of(path).removesuffix(OF_VOLUMES): path
         for path, (head, _) in files.items()
         if head["kind"] == VOLUMES
     }
@@ -104,7 +105,7 @@ def _trial(title: str, head: dict[str, Any], records: list[Record], volumes: lis
         by_operator[operator_of(record)].append(record)
     verdicts, flows = [], []
     for name, start in starts.items():
-        workload = _workload(start)
+        workload = workload_of(start)
         problem = problem_of(workload)
         if any(isinstance(record, Measurement) for record in by_operator[name]):
             verdicts.append(_verdict(start, workload, problem, machine, by_operator[name]))
@@ -129,7 +130,8 @@ def machine_of(data: dict[str, Any]) -> Machine:
     return Machine(**{**learnt, **data, "caches": caches})
 
 
-def _workload(start: Start) -> Workload:
+def workload_of(start: Start) -> Workload:
+    """The operator that a record begins."""
     pairs = {name: tuple(start.sizes[name]) for name in ("strides", "dilations")}
     return Workload(name=start.operator, **{**start.sizes, **pairs})
 
@@ -182,15 +184,13 @@ def _point(
 
 def _flow(record: Simulated, problem: Problem, machine: Machine) -> Flow:
     subject = record.subject
-    prediction = predict(problem, machine, subject.plan)
     return Flow(
         subject.operator,
         subject.key,
         subject.plan,
         subject.role == "sample",
-        prediction,
-        runs_of(problem, machine, subject.plan),
-        resident_volumes(problem, machine, subject.plan, prediction),
+        record.picked,
+        Expected.of(problem, machine, subject.plan),
         record.volumes,
         record.misses,
         record.valgrind,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import product
+from math import isnan, nan
 from statistics import median
 
 import numpy as np
@@ -25,17 +27,23 @@ VOLUME_COLUMNS = (
     "conflicts: median",
     "conflicts: 90%",
 )
-TENSOR_COLUMNS = ("from", "tensor", "own plans and candidates", "sample")
+TENSOR_COLUMNS = ("trial", "from", "tensor", "own plans and candidates", "sample")
+
+OFF = 0.05
+"""How far a tensor's volumes have to be off to be worth telling."""
+
 CHECK_COLUMNS = ("operator", "L1 misses", "by valgrind", "L2 misses", "by valgrind")
 
 
 def volume_rows(trial: Trial) -> Rows:
-    """A line for each resource that moves data; errors are |predicted / simulated - 1|."""
+    """A line for each resource that moves data; errors are |predicted / simulated - 1|. Plans that
+    were picked for their slowest memory count where that is looked at, and nowhere else."""
     rows = []
     for resource in MEMORY:
-        sample = [flow for flow in trial.flows if flow.sampled]
+        sampled = [flow for flow in trial.flows if flow.sampled]
+        sample = [flow for flow in sampled if not flow.picked]
         own = [flow for flow in trial.flows if not flow.sampled]
-        slowest = [flow for flow in sample if flow.slowest_memory == resource]
+        slowest = [flow for flow in sampled if flow.expected.slowest_memory == resource]
         conflicts = [flow.conflicts(resource) for flow in sample]
         low, high = np.quantile([flow.ratio(resource) for flow in sample or own], [0.1, 0.9])
         rows.append(
@@ -55,25 +63,30 @@ def volume_rows(trial: Trial) -> Rows:
     return rows
 
 
-def tensor_rows(trial: Trial) -> Rows:
-    """Predicted / simulated volume by resource and tensor, median: own plans, then the sample."""
-    return [
-        [resource, tensor, *_tensor_cells(trial, resource, tensor)]
-        for resource in MEMORY
-        for tensor in (*TENSORS, "packing")
-    ]
+def tensor_rows(trials: Iterable[Trial]) -> Rows:
+    """Predicted / simulated volume by resource and tensor, where it is off: the median of own
+    plans, then of the sample."""
+    rows = []
+    for trial, resource, tensor in product(trials, MEMORY, (*TENSORS, "packing")):
+        medians = _tensor_medians(trial, resource, tensor)
+        if any(abs(ratio - 1) > OFF for ratio in medians):
+            cells = ("" if isnan(ratio) else f"{ratio:.2f}" for ratio in medians)
+            rows.append([trial.title, resource, tensor, *cells])
+    return rows
 
 
-def _tensor_cells(trial: Trial, resource: str, tensor: str) -> list[str]:
+def _tensor_medians(trial: Trial, resource: str, tensor: str) -> list[float]:
+    """NaN where there is none."""
+
     def ratios(sampled: bool) -> list[float]:
         pairs = (
-            (f.resident[resource].get(tensor, 0), f.found[ASSOCIATIVE][resource][tensor])
+            (f.expected.resident[resource].get(tensor, 0), f.found[ASSOCIATIVE][resource][tensor])
             for f in trial.flows
-            if f.sampled == sampled
+            if f.sampled == sampled and not f.picked
         )
         return [predicted / found for predicted, found in pairs if predicted and found]
 
-    return [f"{median(r):.2f}" if r else "" for r in (ratios(False), ratios(True))]
+    return [median(r) if r else nan for r in (ratios(False), ratios(True))]
 
 
 def check_rows(trial: Trial) -> Rows:

@@ -2,12 +2,9 @@
 
 import pytest
 
-from benchmarks.crew import Progress
 from benchmarks.validation import crosscheck
 from benchmarks.validation.planned import machine_for, problem_of
-from benchmarks.validation.records import read
 from benchmarks.validation.sample import sample_plans
-from benchmarks.validation.simulations import Request, simulate_plans
 from benchmarks.validation.volumes import simulate
 from benchmarks.workloads import Workload
 from mopt_mlir import UserError
@@ -26,21 +23,6 @@ def test_misses_of_loads_and_stores_are_added():
 def test_a_file_without_misses_is_refused():
     with pytest.raises(UserError, match="did not count any misses"):
         crosscheck.read_counts("events: Ir\nsummary: 3\n")
-
-
-def test_what_fails_under_valgrind_is_an_error_and_no_plan_that_cannot_be_simulated(
-    tmp_path, monkeypatch
-):
-    def fails(*_):
-        raise UserError("valgrind crashed")
-
-    monkeypatch.setattr(crosscheck, "is_available", lambda: True)
-    monkeypatch.setattr(crosscheck, "misses", fails)
-    tiny = Workload("tiny", k=16, h=4, w=8, c=4, r=1, s=1)
-    request = Request([tiny], tmp_path / "x.jsonl", "list", "1", "avx2", samples=1, check=True)
-    with pytest.raises(UserError, match="valgrind crashed"):
-        simulate_plans(request, Progress())
-    assert read(tmp_path / "x.jsonl")[1] == []
 
 
 @pytest.mark.skipif(not crosscheck.is_available(), reason="there is no valgrind")

@@ -3,6 +3,7 @@
 import json
 import re
 from itertools import groupby
+from shutil import copy
 
 import pytest
 
@@ -266,7 +267,8 @@ def test_measure_simulate_and_report(tmp_path, capfd):
     common = ["--operators", str(operators), "--directory", str(tmp_path), "--samples", "2"]
     common += ["--isa", "avx2"]
     assert main(["measure", *common, "--rounds", "1", "--final-rounds", "1"]) == 0
-    assert main(["simulate", *common, "--jobs", "1"]) == 0
+    simulate = ["simulate", "--directory", str(tmp_path), "--jobs", "1"]
+    assert main(simulate) == 0
     files = sorted(map(str, tmp_path.glob("*.jsonl")))
     names = [re.sub(".*/", "", file) for file in files]
     assert names == ["own-avx2-volumes.jsonl", "own-avx2.jsonl"]
@@ -287,10 +289,15 @@ def test_measure_simulate_and_report(tmp_path, capfd):
     assert "| own-avx2 | 12 |" in text  # looks at caches: before and after first and final rounds
     data = sorted(path.name for path in (tmp_path / "docs/validation").glob("*.xz"))
     assert data == [f"{name}.xz" for name in (*names, "started.jsonl")]
-    operators.write_text(LIST.replace("32", "64"))
-    assert main(["simulate", *common, "--jobs", "1"]) == 1
-    assert "cannot resume: measured with operators" in capfd.readouterr().err
-    capfd.readouterr()
+    # volumes of other plans are not added
+    other = tmp_path / "other"
+    other.mkdir()
+    copy(tmp_path / "own-avx2-volumes.jsonl", other)
+    head, *lines = (tmp_path / "own-avx2.jsonl").read_text().splitlines(True)
+    text = "".join([head.replace('"seed": 0', '"seed": 1'), *lines])
+    (other / "own-avx2.jsonl").write_text(text)
+    assert main(["simulate", "--directory", str(other), "--jobs", "1"]) == 1
+    assert "cannot resume: measured with seed 0, and this is 1" in capfd.readouterr().err
 
 
 def test_another_layout_is_a_trial_of_its_own(tmp_path, capfd):
@@ -299,7 +306,7 @@ def test_another_layout_is_a_trial_of_its_own(tmp_path, capfd):
     common = ["--operators", str(operators), "--directory", str(tmp_path), "--samples", "2"]
     other = [*common, "--layout", "nhwc_hwcf"]
     assert main(["measure", *other, "--rounds", "1", "--final-rounds", "1"]) == 0
-    assert main(["simulate", *other, "--jobs", "1"]) == 0
+    assert main(["simulate", "--directory", str(tmp_path), "--jobs", "1"]) == 0
     (trial,) = read_trials(sorted(tmp_path.glob("*.jsonl")))
     assert trial.title == "own-nhwc_hwcf-native"
     (verdict,) = trial.verdicts
@@ -323,9 +330,12 @@ def test_another_layout_is_a_trial_of_its_own(tmp_path, capfd):
         (["measure", "--operators", "lists.json"], "lists.json: error: cannot read it"),
         (["measure", "--seed", "-1"], "-1 is not a whole number from 0 on"),
         (["measure", "--directory", "file"], "file: error: cannot create it: File exists"),
-        (["simulate", "--operators", "huge.json"], "large: its loop over w has 8388608 iterations"),
+        (["measure", "--operators", "huge.json"], "large: its loop over w has 8388608 iterations"),
         (["measure", "--only", "R99"], "no operator 'R99'; did you mean 'R9'"),
         (["simulate", "--jobs", "0"], "jobs=0: must be positive"),
+        (["simulate", "--slowest", "-1"], "-1 is not a whole number from 0 on"),
+        (["simulate"], "no measurements; mopt-validate measure writes them to build/validation"),
+        (["simulate", "none.jsonl"], "none.jsonl: error: cannot read it"),
         (["report", "none.jsonl"], "none.jsonl: error: cannot read it"),
     ],
 )

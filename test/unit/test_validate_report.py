@@ -9,6 +9,7 @@ from benchmarks.results import Record, Results
 from benchmarks.validation import (
     criteria,
     document,
+    faults,
     misses,
     orders,
     peers,
@@ -168,14 +169,52 @@ def test_volumes_show_errors_and_conflicts(tmp_path):
     assert rows["L3"]["conflicts: median"] == "2.00"
 
 
+def test_plans_picked_for_their_slowest_memory_count_where_that_is_looked_at(tmp_path):
+    usual = [volumes_of(plan, 1.0) for plan in SAMPLED[:2]]
+    picked = [replace(volumes_of(plan, 2.0), picked=True) for plan in SAMPLED[2:]]
+    trial, _ = trial_of(tmp_path, (1.0,) * 5, [*usual, *picked])
+    rows = [dict(zip(volume_tables.VOLUME_COLUMNS, row, strict=True)) for row in
+            volume_tables.volume_rows(trial)]  # fmt: skip
+    assert {row["sample: median error"] for row in rows} == {"0.0%"}
+    assert sum(int(row["where slowest: plans"]) for row in rows) == 5
+    assert "of 2 sampled plans and 0 own ones and candidates, and where a memory is the slowest " \
+        "of 3 more sampled ones" in text_of(trial)  # fmt: skip
+    assert volume_tables.tensor_rows([trial]) == []
+
+
+def test_tensors_whose_volumes_are_off_are_told(tmp_path):
+    flows = [volumes_of(plan, 1.0) for plan in SAMPLED]
+    for flow in flows:
+        flow.volumes["associative"]["L2"]["output"] *= 2
+    trial, _ = trial_of(tmp_path, (1.0,) * 5, flows)
+    assert volume_tables.tensor_rows([trial]) == [["table1-native", "L2", "output", "", "0.50"]]
+    assert "| table1-native | L2 | output |  | 0.50 |" in text_of(trial)
+
+
+def test_kinds_of_plans_that_are_off_are_told(tmp_path):
+    costs = [estimate(PROBLEM, MACHINE, plan).cost for plan in (OWN, *SAMPLED)]
+    packed = [plan.packing != "none" for plan in (OWN, *SAMPLED)]
+    assert any(packed)
+    assert not all(packed)
+    ratios = [(2.0 if p else 1.0) * cost / costs[0] for p, cost in zip(packed, costs, strict=True)]
+    scale = 2.0 if packed[0] else 1.0
+    trial, _ = trial_of(tmp_path, [ratio / scale for ratio in ratios[1:]])
+    rows = {(title, kind): float(off) for title, kind, _, off, _ in faults.group_rows([trial])}
+    places = {f"packing {plan.packing}" for plan in (OWN, *SAMPLED) if plan.packing != "none"}
+    share = sum(packed) / len(packed)
+    for place in places:
+        assert rows["table1-native", place] == pytest.approx(2.0 ** (1 - share), abs=0.02)
+    assert rows["table1-native", "packing none"] == pytest.approx(2.0**-share, abs=0.02)
+
+
 def test_the_slowest_memory_is_the_one_whose_volume_takes_longest(tmp_path):
     trial, _ = trial_of(tmp_path, (1.0,) * 5, [volumes_of(plan, 1.0) for plan in SAMPLED])
     flow = trial.flows[0]
     seconds = {"L1": 1.0, "L2": 2.0, "L3": 1.0, "DRAM": 2.5}
-    predicted = replace(flow.prediction, seconds=seconds)
-    flow = replace(flow, prediction=predicted, resident=predicted.volumes)
-    assert replace(flow, runs=0.0).slowest_memory == "DRAM"
-    assert replace(flow, runs=1.0).slowest_memory == "L2"
+    predicted = replace(flow.expected.prediction, seconds=seconds)
+    expected = replace(flow.expected, prediction=predicted, resident=predicted.volumes)
+    assert replace(expected, runs=0.0).slowest_memory == "DRAM"
+    assert replace(expected, runs=1.0).slowest_memory == "L2"
 
 
 def test_valgrinds_counts_stand_beside_ours(tmp_path):
@@ -486,11 +525,11 @@ def test_figures_of_volumes_say_how_many_plans_they_rest_on(tmp_path):
     trial, _ = trial_of(tmp_path, (2.0, 3.0, 4.0, 5.0, 6.0), [*flows, *given_up])
     cells = {f.title.split()[2]: f.cell for f in criteria.figures(trial) if "volume" in f.title}
     for resource, cell in cells.items():
-        number = sum(f.slowest_memory == resource for f in trial.flows if f.sampled)
+        number = sum(f.expected.slowest_memory == resource for f in trial.flows if f.sampled)
         wanted = f"0.0% of {number} plan{'s' * (number != 1)}, too few"
         assert cell == (wanted if number else "not measured")
     many = replace(trial, flows=(*trial.flows, *(trial.flows[0],) * 9))
-    slowest = trial.flows[0].slowest_memory
+    slowest = trial.flows[0].expected.slowest_memory
     (cell,) = (
         f.cell for f in criteria.figures(many) if f.title.startswith(f"volume from {slowest}")
     )
@@ -543,7 +582,7 @@ def test_the_document_begins_with_what_was_found(tmp_path):
     assert "it loses 0.0% to 20.0% (means of trials). In 1 of 3 cases that is the plan" in text
     # the first choice loses 60%, of one operator there is no other; top-5 loses nothing
     missed = "misses 3 of 12 figures below (four for each trial)"
-    assert f"{missed}; the mean loss is 0.0% to 60.0%" in text
+    assert f"{missed}. Its mean loss is 0.0% to 60.0%;" in text
     assert "lose more than 3%, 1 in all, 0 may be noise and 1 come from an error that is" in text
     assert f"| other | `{MACHINE.cpu}` | 256-bit | L1 32 KiB, L2 256 KiB," in text
 

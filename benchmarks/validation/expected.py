@@ -1,0 +1,51 @@
+"""What the model expects a plan to move, and which memory that keeps busy for longest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mopt_mlir.model.cost import MEMORY, predict, runs_of
+from mopt_mlir.model.residency import resident_volumes
+from mopt_mlir.plan import Plan, Prediction
+
+if TYPE_CHECKING:
+    from mopt_mlir.machine import Machine
+    from mopt_mlir.problem import Problem
+
+
+@dataclass(frozen=True)
+class Expected:
+    """Of one plan: the solver's `prediction`, bytes by resource and tensor with what caches keep
+    beyond their tiles (`resident`), and the seconds of DRAM that are due to no volume (`runs`)."""
+
+    prediction: Prediction
+    resident: Mapping[str, Mapping[str, float]]
+    runs: float
+
+    @staticmethod
+    def of(problem: Problem, machine: Machine, plan: Plan) -> Expected:
+        prediction = predict(problem, machine, plan)
+        resident = resident_volumes(problem, machine, plan, prediction)
+        return Expected(prediction, resident, runs_of(problem, machine, plan))
+
+    def moved(self, resource: str) -> float:
+        """Bytes, with what caches keep."""
+        return sum(self.resident[resource].values())
+
+    def moved_by_tiles(self, resource: str) -> float:
+        """Bytes, by tiles alone."""
+        return sum(self.prediction.volumes[resource].values())
+
+    @property
+    def slowest_memory(self) -> str:
+        """The resource that the model calls the bottleneck, but for computing: whose volume takes
+        the longest."""
+
+        def seconds(name: str) -> float:
+            beside = self.runs if name == "DRAM" else 0.0
+            by_tiles = self.prediction.seconds[name] - beside
+            return by_tiles * self.moved(name) / self.moved_by_tiles(name)
+
+        return max(MEMORY, key=seconds)
