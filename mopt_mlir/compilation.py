@@ -51,6 +51,7 @@ def lower_source(source: Any, options: CompileOptions, target: Target) -> Lowere
         first.check()  # a wrong name is not a mistake in the source
     with errors_raised():
         module = load_module(source)
+        options.compare_vectors(target, module)
         if options.candidates > 1:
             from mopt_mlir.choosing import choose_plans
 

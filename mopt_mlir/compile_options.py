@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mopt_mlir.diagnostics import UserError, emit
 
@@ -94,16 +93,16 @@ class CompileOptions:
 
         target = of_cpu(self.cpu or HOST)
         self.check_runs_here(target)
-        self._compare_vectors(target)
         return target
 
     def check_runs_here(self, target: Target) -> None:
         """Raise UserError if this host lacks instructions that code for `target` uses, or has fewer
         CPUs than `threads`."""
         from mopt_mlir.lowering.target import check_runs_here
+        from mopt_mlir.machine.facts import affinity
 
         check_runs_here(target)
-        available = _cpus_of_this_process()
+        available = len(affinity())
         if self.threads > available:
             raise UserError(
                 f"threads={self.threads}: this process may run on {available} CPUs; "
@@ -115,20 +114,19 @@ class CompileOptions:
         from mopt_mlir.lowering.target import of_cpu
         from mopt_mlir.machine import resolve
 
-        is_host = self.machine in (AUTO, HOST)
-        target = of_cpu(self.cpu or (HOST if is_host else resolve(self.machine).cpu))
-        self._compare_vectors(target)
-        return target
+        base, *_ = self.machine.split(",")
+        is_host = base.strip() in (AUTO, HOST)
+        return of_cpu(self.cpu or (HOST if is_host else resolve(self.machine).cpu))
 
-    def _compare_vectors(self, target: Target) -> None:
-        """Warn of a plan that does not suit the CPU. One for narrower vectors may be what is
-        wanted, unless both were named."""
+    def compare_vectors(self, target: Target, module: Any) -> None:
+        """Warn of plans for `module` that would not suit the CPU. Ones for narrower vectors may be
+        what is wanted, unless both were named."""
         from mopt_mlir.lowering.target import vector_bits
         from mopt_mlir.machine import resolve
 
         if self.passes is not None:
             return
-        machine, bits = resolve(self.planned_machine), vector_bits(target)
+        machine, bits = resolve(self.planned_machine, module), vector_bits(target)
         if machine.vector_bits > bits or (self.cpu and machine.vector_bits < bits):
             emit(
                 "warning",
@@ -147,6 +145,7 @@ def closest_machine(cpu: str) -> str:
     """The shipped machine for a CPU, by LLVM's name: its own, else that of the nearest ancestor
     with vectors as wide, else a generic one. Raises UserError as `lowering.target.of_cpu` does."""
     from mopt_mlir.lowering.target import of_cpu, vector_bits
+    from mopt_mlir.machine.facts import lineage_of
     from mopt_mlir.machine.registry import names, shipped
 
     bits = vector_bits(of_cpu(cpu))
@@ -155,28 +154,9 @@ def closest_machine(cpu: str) -> str:
     own = (name for name, file in fitting.items() if file.machine.cpu == cpu)
     related = (
         name
-        for ancestor in _lineage(cpu)
+        for ancestor in lineage_of(cpu)
         for name, file in fitting.items()
         if file.microarchitecture == ancestor
     )
     generic = "generic-avx512" if bits == 512 else "generic-avx2"
     return next(own, None) or next(related, generic)
-
-
-def _lineage(cpu: str) -> tuple[str, ...]:
-    """archspec's names of a CPU and of its ancestors, nearest first; none if it is not known."""
-    import archspec.cpu
-
-    known = [
-        (target.name, *(ancestor.name for ancestor in target.ancestors))
-        for target in archspec.cpu.TARGETS.values()
-        if cpu in {entry.get("name", target.name) for entry in target.compilers.get("clang", ())}
-    ]
-    # an old clang calls a new CPU by the name of its ancestor
-    return min(known, key=len, default=())
-
-
-def _cpus_of_this_process() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

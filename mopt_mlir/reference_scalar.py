@@ -24,7 +24,7 @@ _COMPARISONS: Sequence[Callable[..., Any]] = (
 )
 """Predicates 1 to 6 of arith.cmpf, and 8 to 13, which differ on NaN only."""
 
-_UNORDERED = 7
+_FALSE, _ORDERED, _UNORDERED, _TRUE = 0, 7, 14, 15
 
 _INTEGERS: Mapping[str, Callable[..., Any]] = {
     "arith.addi": np.add,
@@ -88,12 +88,19 @@ def evaluate_scalar(operation: Any, operands: Sequence[Any], absolute: bool) -> 
     if operation.name in known:
         return known[operation.name](*operands)
     if operation.name == "arith.cmpf":
-        predicate = operation.attributes["predicate"].value
-        if 0 < predicate <= len(_COMPARISONS):
-            return _COMPARISONS[predicate - 1](*operands)
-        if predicate > _UNORDERED:
-            return _COMPARISONS[predicate - _UNORDERED - 1](*operands)
+        return _compare(operation.attributes["predicate"].value, *operands)
     raise unsupported(operation)
+
+
+def _compare(predicate: int, a: Any, b: Any) -> Any:
+    """The result of arith.cmpf."""
+    is_nan = np.isnan(a) | np.isnan(b)
+    if predicate in (_FALSE, _TRUE):
+        return np.full(np.shape(is_nan), predicate == _TRUE)
+    if predicate in (_ORDERED, _UNORDERED):
+        return is_nan == (predicate == _UNORDERED)
+    found = _COMPARISONS[(predicate - 1) % _ORDERED](a, b)
+    return found & ~is_nan if predicate < _ORDERED else found | is_nan
 
 
 def rounded_to(operation: Any) -> str | None:

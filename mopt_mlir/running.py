@@ -7,7 +7,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from itertools import chain
-from math import prod
 from statistics import median
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -224,7 +223,7 @@ def _check_memory(entry: Entry, run: RunOptions) -> None:
 
 def _bytes(parameter: Parameter) -> int:
     shape = [1 if size is None else size for size in parameter.shape or ()]
-    return prod(shape) * DTYPES[parameter.element].itemsize
+    return _elements(shape, _steps(shape, parameter.strides)) * DTYPES[parameter.element].itemsize
 
 
 def _random(parameter: Parameter, generator: np.random.Generator) -> Any:
@@ -238,12 +237,20 @@ def _random(parameter: Parameter, generator: np.random.Generator) -> Any:
     shape = [size or 0 for size in parameter.shape]
     steps = _steps(shape, parameter.strides)
     strides = [step * dtype.itemsize for step in steps]
-    elements = 1 + sum((n - 1) * step for n, step in zip(shape, steps, strict=True))
-    memory = np.empty(max(elements, 1) * dtype.itemsize + _ALIGNMENT, np.uint8)
+    size = _elements(shape, steps) * dtype.itemsize
+    memory = np.empty(size + _ALIGNMENT, np.uint8)
     start = -memory.ctypes.data % _ALIGNMENT
-    buffer = memory[start : start + max(elements, 1) * dtype.itemsize].view(dtype)
+    buffer = memory[start : start + size].view(dtype)
     buffer[:] = _numbers(generator, dtype, buffer.size)
-    return as_strided(buffer, shape, strides)
+    first = sum((n - 1) * -step for n, step in zip(shape, steps, strict=True) if n and step < 0)
+    return as_strided(buffer[first:], shape, strides)
+
+
+def _elements(shape: Sequence[int], steps: Sequence[int]) -> int:
+    """How many lie between the first and the last of an array, with both; one of an empty one."""
+    if 0 in shape:
+        return 1
+    return 1 + sum((n - 1) * abs(step) for n, step in zip(shape, steps, strict=True))
 
 
 def _steps(shape: Sequence[int], strides: Sequence[int | None]) -> list[int]:
@@ -252,7 +259,7 @@ def _steps(shape: Sequence[int], strides: Sequence[int | None]) -> list[int]:
     dense = 1
     for extent, stride in zip(reversed(shape), reversed(strides), strict=True):
         steps.insert(0, dense if stride is None else stride)
-        dense = max(dense, steps[0] * extent)
+        dense = max(dense, abs(steps[0]) * extent)
     return steps
 
 

@@ -144,7 +144,7 @@ def _nest(explanation: Explanation) -> Section:
         f"{registers.broadcasts} values of {narrow}"
     )
     lines.append(("  " * depth + kernel, ""))
-    margin = max(len(code) for code, about in lines if about) + 2
+    margin = max((len(code) for code, about in lines if about), default=0) + 2
     return Section(
         "Loop nest",
         ("Loops that would run once are left out.",),

@@ -77,25 +77,26 @@ def _of_list(
     constant_weights: bool,
     plan_cache: bool,
 ) -> tuple[Explanation, ...]:
-    known = {found.name: found for found in read_list(source, constant_weights)}
+    operators = read_list(source, constant_weights)
     if operator is not None:
-        known = {operator: known[_known(operator, known, "operator")]}
+        _known(operator, [one.name for one in operators], "operator")
+        operators = tuple(one for one in operators if one.name == operator)
     request = solving.Request(threads, constant_weights=constant_weights)
     request.check()
     chosen = resolve(machine)
     request.check_cores(chosen, machine)
     cache = PlanCache() if plan_cache else None
-    found = {}
-    for name, one in known.items():
+    subjects = []
+    for one in operators:
         try:
             solution = solving.solve(one.problem, chosen, request, cache)
         except ValueError as error:
-            reason = f"'{name}': no plan for machine '{chosen.name}': {error}"
+            reason = f"'{one.name}': no plan for machine '{chosen.name}': {error}"
             raise UserError(reason, one.location) from None
         if shortfall := solution.shortfall(request):
-            emit("remark", one.location, f"'{name}': {shortfall}")
-        found[name] = _Subject(one.problem, chosen, solution.plan, constant_weights)
-    return tuple(_explain(subject, name) for name, subject in found.items())
+            emit("remark", one.location, f"'{one.name}': {shortfall}")
+        subjects.append(_Subject(one.problem, chosen, solution.plan, constant_weights))
+    return tuple(_explain(s, one.name) for s, one in zip(subjects, operators, strict=True))
 
 
 # ---- modules -------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from mopt_mlir.bindings import bindings_of
@@ -106,8 +107,9 @@ def _of_structured(activation: Activation, operation: Any) -> Iterator[Requireme
     if len(maps) != len(shapes):
         for operand, shape in enumerate(shapes):
             if activation.is_dynamic(operation.operands[operand]):
-                axis = next(i for i, size in enumerate(shape) if not isinstance(size, int))
-                yield _requirement(operation, operand, axis, None, None)
+                unknown = (i for i, size in enumerate(shape) if not isinstance(size, int))
+                for axis in islice(unknown, 1):  # none if the type forgets what is known
+                    yield _requirement(operation, operand, axis, None, None)
         return
     extents: dict[int, Size] = {}
     axes = [

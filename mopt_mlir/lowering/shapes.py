@@ -200,12 +200,13 @@ class Activation:
         if loop.name != "scf.for" or position < 0:
             return None
         initial = self.shape(loop.operands[_LOOP_BOUNDS + position])
-        assumed = dict(self._shapes)
+        known = dict(self._shapes), dict(self._numbers), dict(self._calls)
         self._shapes[value] = initial
         yielded = self.shape(_last(loop.regions[0]).operands[position])
         if yielded == initial:
             return initial
-        self._shapes = assumed  # what was derived from a wrong assumption
+        # without what was derived from a wrong assumption
+        self._shapes, self._numbers, self._calls = known
         return None
 
     def _shape_of_region(self, operation: Any, position: int) -> Shape | None:

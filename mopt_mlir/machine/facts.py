@@ -108,7 +108,7 @@ def observe(
     from llvmlite import binding as llvm
 
     architecture = platform.machine()
-    threads = threads or _affinity()
+    threads = threads or affinity()
     target = archspec.cpu.host()
     cpu, lineage = "", _lineage(target)
     if _is_x86(architecture):
@@ -144,19 +144,29 @@ def _microarchitecture(
     """
     if _AMX in instructions and name not in _WITH_AMX:
         name = "graniterapids" if _PREFETCH_CODE in instructions else "sapphirerapids"
-    names = (name, *_WITH_AMX.get(name, ()))
-    nearest = _known_as(names[-1])
+    nearest = _nearest(name)
     if nearest is None or not _vectors(nearest) <= frozenset(target.features):
         return "", _lineage(target)
-    return name, tuple(dict.fromkeys((*names, *_lineage(nearest))))
+    return name, lineage_of(name)
 
 
-def _known_as(name: str) -> Microarchitecture | None:
-    """What archspec knows of the CPU with this name of LLVM's."""
+def lineage_of(name: str) -> tuple[str, ...]:
+    """The CPU with this name of LLVM's, then archspec's names of it and of its ancestors, nearest
+    first; nothing if archspec knows none of them."""
+    nearest = _nearest(name)
+    if nearest is None:
+        return ()
+    return tuple(dict.fromkeys((name, *_WITH_AMX.get(name, ()), *_lineage(nearest))))
+
+
+def _nearest(name: str) -> Microarchitecture | None:
+    """What archspec knows that comes closest to the CPU with this name of LLVM's."""
     import archspec.cpu
 
-    targets = archspec.cpu.TARGETS.values()
-    return next((target for target in targets if name in _llvm_names(target)), None)
+    known = (name, *_WITH_AMX.get(name, ()))[-1]
+    found = [target for target in archspec.cpu.TARGETS.values() if known in _llvm_names(target)]
+    # an old clang calls a new CPU by the name of its ancestor
+    return min(found, key=lambda target: len(target.ancestors), default=None)
 
 
 def _lineage(target: Microarchitecture) -> tuple[str, ...]:
@@ -173,7 +183,8 @@ def _llvm_names(target: Microarchitecture) -> frozenset[str]:
     return frozenset(names | {"icelake-server"} if target.name == "icelake" else names)
 
 
-def _affinity() -> frozenset[int]:
+def affinity() -> frozenset[int]:
+    """The CPUs that this process may run on."""
     if hasattr(os, "sched_getaffinity"):
         return frozenset(os.sched_getaffinity(0))
     return frozenset(range(os.cpu_count() or 1))

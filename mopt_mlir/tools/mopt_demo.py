@@ -105,6 +105,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _result(source: Source, name: str, run: RunOptions, options: CompileOptions) -> Result:
+    from mopt_mlir.choosing import choose_plans
     from mopt_mlir.compilation import load_module
     from mopt_mlir.executable import compile_with
     from mopt_mlir.running import measure
@@ -112,6 +113,8 @@ def _result(source: Source, name: str, run: RunOptions, options: CompileOptions)
     module = load_module(source)
     _keep_only(name, module)
     start = perf_counter()
+    if options.candidates > 1:
+        choose_plans(module, options, options.target_here())
     plans = _analyze(module, options)
     solved = perf_counter()
     executable = compile_with(module, options)

@@ -6,8 +6,9 @@ import pytest
 
 import mopt_mlir
 from mopt_mlir import UserError
+from mopt_mlir.compilation import load_module
 from mopt_mlir.compile_options import CompileOptions, closest_machine
-from mopt_mlir.lowering.target import host
+from mopt_mlir.lowering.target import host, of_cpu
 
 
 @pytest.mark.parametrize(
@@ -21,6 +22,8 @@ from mopt_mlir.lowering.target import host
         ("znver3", "znver3"),
         ("znver2", "generic-avx2"),
         ("tigerlake", "generic-avx512"),  # which archspec does not know
+        ("emeraldrapids", "sapphirerapids"),  # nor these, but what they are of
+        ("graniterapids-d", "graniterapids"),
     ],
 )
 def test_the_closest_machine_to_a_cpu(cpu, machine):
@@ -40,6 +43,7 @@ def test_the_cpu_of_files_follows_the_machine_unless_it_is_given():
     assert CompileOptions(machine="i7-9700k").target_of_files().cpu == "skylake"
     assert CompileOptions(machine="i7-9700k", cpu="haswell").target_of_files().cpu == "haswell"
     assert CompileOptions().target_of_files() == host()
+    assert CompileOptions(machine="host,cores=2").target_of_files() == host()
 
 
 @pytest.mark.parametrize(
@@ -55,16 +59,29 @@ def test_the_cpu_of_files_follows_the_machine_unless_it_is_given():
 def test_vectors_that_differ_in_width_are_told(machine, cpu, warns):
     seen = []
     with mopt_mlir.sink(seen.append):
-        CompileOptions(machine=machine, cpu=cpu).target_of_files()
+        options = CompileOptions(machine=machine, cpu=cpu)
+        options.compare_vectors(options.target_of_files(), None)
     assert [diagnostic.severity for diagnostic in seen] == ["warning"] * warns
     if warns:
         assert f"'{cpu}' is a machine that fits" in seen[0].message
 
 
+@pytest.mark.parametrize(("bits", "severities"), [(256, []), (512, ["warning"])])
+def test_vectors_are_those_that_the_module_names(bits, severities):
+    device = f'#dlti.target_device_spec<"max_vector_op_width" = {bits}>'
+    spec = f'dlti.target_system_spec = #dlti.target_system_spec<"CPU" = {device}>'
+    module = load_module(f"module attributes {{{spec}}} {{}}")
+    seen = []
+    with mopt_mlir.sink(seen.append):
+        CompileOptions().compare_vectors(of_cpu("haswell"), module)
+    assert [diagnostic.severity for diagnostic in seen] == severities
+
+
 def test_a_narrow_plan_for_the_host_is_no_mistake():
     seen = []
     with mopt_mlir.sink(seen.append):
-        CompileOptions(machine="haswell").target_here()
+        options = CompileOptions(machine="haswell")
+        options.compare_vectors(options.target_here(), None)
     assert seen == []
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from mopt_mlir import reference
+from mopt_mlir import reference, trial
 from mopt_mlir.tools.mopt_demo import main
 
 # in generic-avx2 the plan uses vectors that every supported host has
@@ -51,6 +51,18 @@ def test_table_has_a_line_per_function(source: str, capsys: pytest.CaptureFixtur
     assert share.endswith("%")
     assert 0 < float(error) < 1e-5
     assert "not tiled" in doubled
+
+
+def test_candidates_are_measured(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def fastest(times: Any) -> int:
+        asked.append(times)
+        return 0
+
+    monkeypatch.setattr(trial, "fastest", fastest)
+    assert main([source, *OPTIONS, "--candidates=2"]) == 0
+    assert len(asked) == 1
 
 
 def test_brackets_in_names_are_no_markup(

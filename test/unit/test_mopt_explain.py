@@ -119,6 +119,21 @@ def test_a_list_with_constant_weights(run: Run) -> None:
     assert after["prediction"]["seconds"] <= before["prediction"]["seconds"]
 
 
+def test_an_operator_of_a_single_register_tile(run: Run) -> None:
+    Path("sizes.json").write_text(SIZES.replace("32, 9, 9, 8, 3, 3", "16, 1, 1, 1, 1, 1"))
+    code, text, _ = run("sizes.json", "--machine", "znver5")
+    assert code == 0
+    assert "accumulators +=" in text
+
+
+def test_operators_of_one_name_are_all_explained(run: Run) -> None:
+    Path("sizes.json").write_text(SIZES.replace("]]}", '], ["a", 32, 9, 9, 4, 3, 3]]}'))
+    for arguments in ((), ("--operator", "a")):
+        code, text, _ = run("sizes.json", *arguments, "--machine", "znver5", "--format", "json")
+        assert code == 0
+        assert [one["dims"]["c"] for one in record(text)] == [8, 4]
+
+
 def test_formats_and_files(run: Run) -> None:
     code, text, errors = run(
         *("by_hand.mlir", "--format", "json", "-o", "out.json"),

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.lib.array_utils import byte_bounds
 
-from mopt_mlir import UserError, reference
+from mopt_mlir import UserError, compile, reference
 from mopt_mlir.machine import host
 from mopt_mlir.peak import measure_peak
-from mopt_mlir.running import flush_caches, time_runs
+from mopt_mlir.running import flush_caches, random_arguments, time_runs
 from mopt_mlir.tools.mopt_run import main
 
 CONV = """
@@ -102,6 +103,26 @@ def test_integers_and_buffers_with_gaps(run):
     assert code == 0
     assert "largest error: 0.0e+00" in text
     assert "all.mlir:4:3: warning:" in warnings
+
+
+def test_buffers_that_run_backwards(run):
+    kind = "memref<3x1000xf32, strided<[1024, -1], offset: 999>>"
+    source = f"""
+      func.func @f(%a: {kind}, %b: {kind}) {{
+        linalg.add ins(%a, %a : {kind}, {kind}) outs(%b : {kind})
+        return
+      }}"""
+    Path("backwards.mlir").write_text(source)
+    code, text, _ = run("backwards.mlir", "--check", "--repeat", "1")
+    assert code == 0
+    assert "largest error: " in text
+    for argument in random_arguments(compile(source, machine="generic-avx2")["f"].entry):
+        first, last = byte_bounds(argument)
+        memory = argument
+        while memory.base is not None:
+            memory = memory.base
+        assert memory.ctypes.data <= first < last <= memory.ctypes.data + memory.nbytes
+        assert last - first == 4 * (2 * 1024 + 1000)
 
 
 def test_half_precision_is_compared_with_what_it_can_do(run):

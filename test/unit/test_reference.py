@@ -189,6 +189,49 @@ def test_operations_without_segments(parse):
     assert flops_of(module, "f") == 2 * 3 + 2 * 3
 
 
+PREDICATES = {
+    "eq": np.equal, "ne": np.not_equal, "lt": np.less,
+    "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("first", ["o", "u"])
+@pytest.mark.parametrize("name", PREDICATES)
+def test_comparisons_are_ordered_or_not(parse, first, name):
+    a, b, is_nan = comparable()
+    found = PREDICATES[name](a, b)
+    expected = found & ~is_nan if first == "o" else found | is_nan
+    np.testing.assert_array_equal(compared(parse, first + name, a, b), expected)
+
+
+@pytest.mark.parametrize(
+    ("name", "of_nan", "of_numbers"),
+    [("false", 0, 0), ("true", 1, 1), ("ord", 0, 1), ("uno", 1, 0)],
+)
+def test_comparisons_that_ask_for_nan_only(parse, name, of_nan, of_numbers):
+    a, b, is_nan = comparable()
+    expected = np.where(is_nan, of_nan, of_numbers)
+    np.testing.assert_array_equal(compared(parse, name, a, b), expected)
+
+
+def comparable():
+    """Two arrays with all that matters to a comparison, and where one of them has no number."""
+    a, b = np.meshgrid([-1.0, 0.0, 2.0, np.nan], [-1.0, 0.0, 2.0, np.nan])
+    return a.ravel(), b.ravel(), np.isnan(a.ravel() + b.ravel())
+
+
+def compared(parse, predicate, a, b):
+    module = parse(f"""
+      func.func @f(%a: tensor<16xf64>, %b: tensor<16xf64>) -> tensor<16xf64> {{
+        %one = arith.constant dense<1.0> : tensor<16xf64>
+        %zero = arith.constant dense<0.0> : tensor<16xf64>
+        %0 = arith.cmpf {predicate}, %a, %b : tensor<16xf64>
+        %1 = arith.select %0, %one, %zero : tensor<16xi1>, tensor<16xf64>
+        return %1 : tensor<16xf64>
+      }}""")
+    return evaluate(module, "f", [a, b]).results[0]
+
+
 def test_bounds_of_elementwise_operations_on_tensors(parse):
     module = parse("""
       func.func @f(%a: tensor<100xf16>, %b: tensor<100xf16>) -> tensor<100xf16> {

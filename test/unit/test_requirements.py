@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mopt_mlir import compile, sink
+from mopt_mlir import UserError, compile, sink
 
 CONV = """
 func.func @f(%x: memref<1x?x10x8xf32>, %w: memref<3x3x8x16xf32>, %o: memref<1x?x8x16xf32>) {
@@ -95,6 +95,33 @@ func.func @f(%a: memref<?xf32>, %b: memref<?xf32>) {
 """
 
 
+FORGOTTEN = """
+func.func @f(%a: tensor<4x8xf32>) -> tensor<?x?xf32> {
+  %x = tensor.cast %a : tensor<4x8xf32> to tensor<?x?xf32>
+  %0 = linalg.softmax dimension(1) ins(%x : tensor<?x?xf32>) outs(%x : tensor<?x?xf32>)
+      -> tensor<?x?xf32>
+  return %0 : tensor<?x?xf32>
+}
+"""
+LENGTHENED = """
+func.func @f(%a: tensor<?xf32>, %b: tensor<?xf32>, %n: index) -> tensor<?xf32> {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %sum = scf.for %i = %c0 to %n step %c1 iter_args(%x = %a) -> tensor<?xf32> {
+    %first = tensor.extract_slice %x[0] [1] [1] : tensor<?xf32> to tensor<1xf32>
+    %size = tensor.dim %x, %c0 : tensor<?xf32>
+    %part = tensor.extract_slice %b[0] [%size] [1] : tensor<?xf32> to tensor<?xf32>
+    %more = arith.addi %size, %c1 : index
+    %longer = tensor.empty(%more) : tensor<?xf32>
+    %next = tensor.insert_slice %part into %longer[0] [%size] [1]
+        : tensor<?xf32> into tensor<?xf32>
+    scf.yield %next : tensor<?xf32>
+  }
+  return %sum : tensor<?xf32>
+}
+"""
+
+
 def function(source: str):
     with sink(lambda _: None):  # what is not tiled is no matter here
         return compile(source, machine="generic-avx2")["f"]
@@ -139,8 +166,14 @@ def test_sizes_that_do_not_fit_are_refused(source, arguments, message):
         (SLICED, (ones(5), ones(2), 1)),
         (EXPANDED, (ones(12), 3)),
         (ITERATED, (ones(3), 2)),
+        (LENGTHENED, (ones(5), ones(3), 0)),
         (TILED, (ones(10), ones(10))),
     ],
 )
 def test_sizes_that_fit_are_accepted(source, arguments):
     function(source)(*arguments)
+
+
+def test_what_cannot_be_lowered_is_said_though_its_sizes_are_known():
+    with pytest.raises(UserError, match=r"linalg\.softmax"):
+        function(FORGOTTEN)
