@@ -134,7 +134,7 @@ def solve_anew(problem: Problem, machine: Machine, request: Request) -> Solution
         constant_weights=request.constant_weights,
         gap=request.gap,
         time_limit=request.time_limit,
-        **({} if request.solver == "exact" else {"solver": request.solver}),
+        solver=request.solver,
     )
     return _solution(plan, perf_counter() - start, request)
 

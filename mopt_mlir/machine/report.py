@@ -9,30 +9,12 @@ from typing import Any
 from mopt_mlir.machine.calibration import Calibration
 from mopt_mlir.machine.provenance import Described, Value
 from mopt_mlir.machine.quantities import QUANTITIES
+from mopt_mlir.machine.ranges import RANGES
 from mopt_mlir.problem import ElementType
 
 UNITS = {
-    "frequency": "GHz",
-    "vector_bits": "bits",
-    "unit_bits": "bits",
-    "fma_per_cycle": "per cycle",
-    "loads_per_cycle": "per cycle",
-    "fma_latency": "cycles",
-    "evicted_store_cycles": "cycles",
-    "saved_line_cycles": "cycles",
-    "crossing_cycles": "cycles",
-    "loop_cycles": "cycles",
-    "queued_stores": "slots",
-    "misprediction_cycles": "cycles",
-    "size": "bytes",
-    "line": "bytes",
-    "bandwidth": "GB/s",
-    "bandwidth_all": "GB/s",
-    **{
-        f"dram_{kind}bandwidth{cores}": "GB/s"
-        for kind in ("", "write_", "stream_")
-        for cores in ("", "_all")
-    },
+    **{name: found.unit for name, found in RANGES.items() if name != "capacity_factor"},
+    **dict.fromkeys(("vector_bits", "unit_bits"), "bits"),
 }
 """Of the fields of `Machine` and `Cache`; the others are names, counts and ratios."""
 
