@@ -10,9 +10,10 @@ from mopt_mlir.codegen import (
     prefetch_weights,
     upcoming,
 )
+from mopt_mlir.estimate import branches, residency, visits
+from mopt_mlir.estimate.times import EXPOSED
 from mopt_mlir.machine import by_name
-from mopt_mlir.model import branches, cost, microkernel, packing, rates, residency, visits
-from mopt_mlir.model.estimate import EXPOSED
+from mopt_mlir.model import cost, microkernel, packing, rates
 from mopt_mlir.plan import SHARED_SETS_BYTES
 
 from .tables import Rows

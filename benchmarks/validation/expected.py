@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from mopt_mlir.estimate.residency import resident_volumes
 from mopt_mlir.model.cost import MEMORY, predict, runs_of
-from mopt_mlir.model.residency import resident_volumes
 from mopt_mlir.plan import Plan, Prediction
 
 if TYPE_CHECKING:

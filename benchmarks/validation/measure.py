@@ -19,8 +19,8 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+from mopt_mlir.estimate import estimate
 from mopt_mlir.machine import Machine
-from mopt_mlir.model.estimate import estimate
 from mopt_mlir.plan import Plan
 from mopt_mlir.problem import Problem
 

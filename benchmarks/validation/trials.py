@@ -9,9 +9,9 @@ from statistics import median
 from typing import Any
 
 from mopt_mlir.diagnostics import UserError
+from mopt_mlir.estimate import estimate
 from mopt_mlir.machine import Cache, Machine, by_name, names
 from mopt_mlir.model.cost import predict
-from mopt_mlir.model.estimate import estimate
 from mopt_mlir.problem import Problem
 
 from ..workloads import Workload

@@ -21,7 +21,7 @@ def waiting_sums(
 ) -> Ints:
     """Elements of the output whose sums wait at a time, per tiling; 0 where the reduction is not
     split. `sizes` are those of the tiles (`[tiling, level, dim]`), `orders` the number of the class
-    of each level (`[tiling, level]`), as in `model.residency`."""
+    of each level (`[tiling, level]`), as in `estimate.residency`."""
     at = {dim: index for index, dim in enumerate(problem.names)}
     parts = np.tile([*problem.extents.values()], (len(sizes), 1))
     split = np.zeros(len(sizes), dtype=np.bool_)

@@ -37,10 +37,10 @@ from benchmarks.validation.records import (
 from benchmarks.validation.sample import sample_plans
 from benchmarks.workloads import Workload
 from mopt_mlir import UserError
+from mopt_mlir.estimate import estimate
+from mopt_mlir.estimate.residency import resident_volumes
 from mopt_mlir.machine import by_name
 from mopt_mlir.model.cost import predict
-from mopt_mlir.model.estimate import estimate
-from mopt_mlir.model.residency import resident_volumes
 
 WORKLOAD = Workload("R0", k=32, h=14, w=14, c=32, r=3, s=3)
 SIZES = {"n": 1, "k": 32, "h": 14, "w": 14, "c": 32, "r": 3, "s": 3,

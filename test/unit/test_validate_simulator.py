@@ -15,12 +15,12 @@ from benchmarks.validation.sample import sample_plans
 from benchmarks.validation.simulator import READ, WRITTEN, Layout, Level, Simulation
 from benchmarks.validation.volumes import ASSOCIATIVE, FULL, GivenUpError, simulate
 from benchmarks.workloads import Workload
+from mopt_mlir.estimate.residency import resident_volumes
 from mopt_mlir.lowering.jit import LoadedCode
 from mopt_mlir.lowering.native import compile_text
 from mopt_mlir.lowering.target import of_cpu
 from mopt_mlir.machine import by_name
 from mopt_mlir.model.cost import predict
-from mopt_mlir.model.residency import resident_volumes
 from mopt_mlir.plan import Level as PlanLevel
 from mopt_mlir.plan import Microkernel, Plan
 from mopt_mlir.solver.candidates import candidates

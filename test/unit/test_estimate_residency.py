@@ -10,9 +10,9 @@ from statistics import median
 import pytest
 
 from mopt_mlir import conv2d, solve
+from mopt_mlir.estimate.residency import resident_volumes
 from mopt_mlir.machine import by_name
 from mopt_mlir.model.cost import FILLED_FROM, cache_bytes, predict, usable
-from mopt_mlir.model.residency import resident_volumes
 from mopt_mlir.plan import LEVELS, Level, Microkernel, Plan
 
 MACHINE = by_name("haswell")

@@ -7,16 +7,16 @@ import pytest
 
 from benchmarks.validation.sample import sample_plans
 from mopt_mlir import conv2d, solve
+from mopt_mlir.estimate.branches import misprediction_cycles
+from mopt_mlir.estimate.residency import evicted_again
+from mopt_mlir.estimate.times import EXPOSED, estimate
+from mopt_mlir.estimate.visits import Visits
 from mopt_mlir.machine import by_name
-from mopt_mlir.model.branches import misprediction_cycles
 from mopt_mlir.model.cost import predict, sums_seconds
-from mopt_mlir.model.estimate import EXPOSED, estimate
 from mopt_mlir.model.footprint import output_runs
 from mopt_mlir.model.menu import reduction_order
 from mopt_mlir.model.packing import ELEMENT_CYCLES, PACK_CYCLES
 from mopt_mlir.model.rates import RUN_SECONDS
-from mopt_mlir.model.residency import evicted_again
-from mopt_mlir.model.visits import Visits
 from mopt_mlir.plan import LEVELS, Level, Microkernel, Plan
 
 MACHINE = by_name("znver5")

@@ -5,18 +5,8 @@ from dataclasses import replace
 import pytest
 
 from mopt_mlir import conv2d
-from mopt_mlir.machine import by_name
-from mopt_mlir.model.estimate import estimate
-from mopt_mlir.model.microkernel import (
-    EVICTED_SUMS_CYCLES,
-    LOOP_CYCLES,
-    RegisterTile,
-    TileKind,
-    register_work,
-    step_cycles,
-    tile_kinds,
-)
-from mopt_mlir.model.visits import (
+from mopt_mlir.estimate import estimate
+from mopt_mlir.estimate.visits import (
     DRAIN_CYCLES,
     IRREGULAR_CYCLES,
     RESTART_CYCLES,
@@ -25,6 +15,16 @@ from mopt_mlir.model.visits import (
     WINDOW,
     Visits,
     visiting_cycles,
+)
+from mopt_mlir.machine import by_name
+from mopt_mlir.model.microkernel import (
+    EVICTED_SUMS_CYCLES,
+    LOOP_CYCLES,
+    RegisterTile,
+    TileKind,
+    register_work,
+    step_cycles,
+    tile_kinds,
 )
 from mopt_mlir.plan import Level, Microkernel, Plan
 

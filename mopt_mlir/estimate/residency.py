@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import prod
 
+from mopt_mlir.estimate.nest import Nest, parts_in_lines
 from mopt_mlir.machine.machine import Machine
 from mopt_mlir.model.conflicts import crowded_lines, touched_lines
 from mopt_mlir.model.cost import (
@@ -24,7 +25,6 @@ from mopt_mlir.model.cost import (
 )
 from mopt_mlir.model.footprint import footprint
 from mopt_mlir.model.microkernel import broadcast
-from mopt_mlir.model.nest import Nest, parts_in_lines
 from mopt_mlir.model.packing import PACK_PASSES
 from mopt_mlir.model.rates import OUTPUT_PASSES
 from mopt_mlir.plan import LEVELS, Plan, Prediction, keeps_sums_in_output

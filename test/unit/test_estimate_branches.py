@@ -7,9 +7,9 @@ import pytest
 
 from benchmarks.validation.sample import sample_plans
 from mopt_mlir import conv2d
+from mopt_mlir.estimate import estimate
+from mopt_mlir.estimate.branches import MISPREDICTION_CYCLES, misprediction_cycles, mispredictions
 from mopt_mlir.machine import by_name
-from mopt_mlir.model.branches import MISPREDICTION_CYCLES, misprediction_cycles, mispredictions
-from mopt_mlir.model.estimate import estimate
 from mopt_mlir.plan import Level, Microkernel, Plan
 
 MACHINE = by_name("znver5")

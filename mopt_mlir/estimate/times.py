@@ -13,8 +13,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from mopt_mlir.estimate.branches import misprediction_cycles
+from mopt_mlir.estimate.residency import evicted_again, resident_volumes
+from mopt_mlir.estimate.visits import Visits, visiting_cycles
 from mopt_mlir.machine.machine import Machine
-from mopt_mlir.model.branches import misprediction_cycles
 from mopt_mlir.model.cost import (
     FILLED_FROM,
     MEMORY,
@@ -30,8 +32,6 @@ from mopt_mlir.model.packing import (
     packed_again_seconds,
 )
 from mopt_mlir.model.rates import OUTPUT_PASSES
-from mopt_mlir.model.residency import evicted_again, resident_volumes
-from mopt_mlir.model.visits import Visits, visiting_cycles
 from mopt_mlir.plan import Plan, Prediction
 from mopt_mlir.problem import Problem
 
