@@ -60,7 +60,8 @@ def compile_to_file(
 
 
 def _artifact(lowered: LoweredModule, suffix: str, target: Target) -> bytes:
-    from mopt_mlir.lowering.constants import ALIGNMENT, take_constants
+    from mopt_mlir.buffers import ALIGNMENT
+    from mopt_mlir.lowering.constants import take_constants
     from mopt_mlir.lowering.link import link_shared
     from mopt_mlir.lowering.native import compile_module
 

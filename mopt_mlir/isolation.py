@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from mopt_mlir.bindings import Bindings, enclosing_module
+from mopt_mlir.buffers import ALIGNMENT
 from mopt_mlir.extract import Convolution
-from mopt_mlir.lowering.constants import ALIGNMENT
 
 ENTRY = "convolution"
 """The name of the function in such a module."""

@@ -7,13 +7,13 @@ from typing import Any
 
 from mopt_mlir import plan_attribute
 from mopt_mlir.bindings import Bindings
-from mopt_mlir.codegen.rewrite import Target
 from mopt_mlir.constants import constant_value
 from mopt_mlir.diagnostics import emit
 from mopt_mlir.extract import Convolution, UnsupportedError, extract, indexing_maps, normalise
 from mopt_mlir.machine import Machine
 from mopt_mlir.pass_base import PassFailure
 from mopt_mlir.plan import Plan
+from mopt_mlir.planned import PlannedConvolution
 from mopt_mlir.problem import Problem
 from mopt_mlir.solver.cache import PlanCache
 from mopt_mlir.solving import Request, Solution, solve
@@ -30,23 +30,23 @@ class Planner:
     cache: PlanCache | None = None
     solved: dict[tuple[Problem, bool], Solution] = field(default_factory=dict)
 
-    def targets(self) -> list[Target]:
+    def planned(self) -> list[PlannedConvolution]:
         """Every supported convolution with its plan, in the order of the module.
 
         Emits a remark for each linalg operation that is left as it is, and for each plan that the
         time limit cut short. Raises PassFailure, after an error, where an attached plan does not
         fit its operation.
         """
-        return [self._target(found) for found in convolutions(self.module, self.bindings)]
+        return [self._planned(found) for found in convolutions(self.module, self.bindings)]
 
-    def _target(self, convolution: Convolution) -> Target:
+    def _planned(self, convolution: Convolution) -> PlannedConvolution:
         problem, groups = normalise(convolution.problem)
         constant = constant_value(convolution.weights, self.bindings)
         operation = convolution.operation
         plan = self._attached(operation, problem)
         if plan is None:
             plan = self._solve(operation, problem, constant is not None)
-        return Target(convolution, problem, groups, plan, constant)
+        return PlannedConvolution(convolution, problem, groups, plan, constant)
 
     def _attached(self, operation: Any, problem: Problem) -> Plan | None:
         try:

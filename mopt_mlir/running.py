@@ -15,6 +15,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
+from mopt_mlir.buffers import aligned_bytes
 from mopt_mlir.compile_options import DEFAULTS, CompileOptions
 from mopt_mlir.diagnostics import UserError, describe
 from mopt_mlir.lowering.arrays import DTYPES
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 
-_ALIGNMENT = 64  # bytes; what a buffer of MLIR's own would have
 _WARM_UP = 3  # runs that are not counted
 _FLUSH_FACTOR = 4  # times the largest cache
 _KEPT_PARTS = 8  # of the largest cache: each core reads one of them
@@ -238,9 +238,7 @@ def _random(parameter: Parameter, generator: np.random.Generator) -> Any:
     steps = _steps(shape, parameter.strides)
     strides = [step * dtype.itemsize for step in steps]
     size = _elements(shape, steps) * dtype.itemsize
-    memory = np.empty(size + _ALIGNMENT, np.uint8)
-    start = -memory.ctypes.data % _ALIGNMENT
-    buffer = memory[start : start + size].view(dtype)
+    buffer = aligned_bytes(size).view(dtype)
     buffer[:] = _numbers(generator, dtype, buffer.size)
     first = sum((n - 1) * -step for n, step in zip(shape, steps, strict=True) if n and step < 0)
     return as_strided(buffer[first:], shape, strides)

@@ -27,5 +27,5 @@ class AnalyzePass(PlanningPass):
 
         bindings = bindings_of(module)
         with module.context, module.location:
-            for target in self.planner(module).targets():
-                attach(target.convolution.operation, target.plan, bindings)
+            for planned in self.planner(module).planned():
+                attach(planned.convolution.operation, planned.plan, bindings)

@@ -30,4 +30,4 @@ class TilePass(PlanningPass):
         from mopt_mlir.codegen.rewrite import rewrite
 
         with module.context, module.location:
-            rewrite(self.planner(module).targets(), bindings_of(module))
+            rewrite(self.planner(module).planned(), bindings_of(module))

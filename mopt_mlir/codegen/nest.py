@@ -14,21 +14,19 @@ from functools import cached_property
 from math import prod
 from typing import Any
 
+from mopt_mlir.buffers import ALIGNMENT, SCRATCH
 from mopt_mlir.codegen.builder import Builder
 from mopt_mlir.codegen.index import Index
 from mopt_mlir.codegen.lookahead import Lookahead
 from mopt_mlir.codegen.microkernel import emit_microkernel
 from mopt_mlir.codegen.operands import Operands, Panels
-from mopt_mlir.codegen.packing import SCRATCH_ALIGNMENT, emit_packing, panel_shape
+from mopt_mlir.codegen.packing import emit_packing, panel_shape
 from mopt_mlir.codegen.partials import Partials, partials_size
 from mopt_mlir.codegen.place import Place, Ranges
 from mopt_mlir.codegen.ranges import Range, sizes_of
 from mopt_mlir.codegen.upcoming import Around, NextBlock, Stepped, Upcoming
 from mopt_mlir.plan import Level, Plan, keeps_sums_in_output
 from mopt_mlir.problem import Problem, Role
-
-SCRATCH = "mopt.scratch"
-"""Marks memory for packed weights and partial sums, which lowering keeps from call to call."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +108,7 @@ class Nest:
         builder, ir = self.builder, self.builder.ir
         type_ = ir.MemRefType.get(shape, self.operands.output.type.element_type)
         with builder.named(name):
-            allocation = builder.bindings.memref.AllocOp(type_, [], [], alignment=SCRATCH_ALIGNMENT)
+            allocation = builder.bindings.memref.AllocOp(type_, [], [], alignment=ALIGNMENT)
         allocation.attributes[SCRATCH] = ir.UnitAttr.get()
         return allocation.memref
 

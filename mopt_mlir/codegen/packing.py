@@ -21,8 +21,6 @@ from mopt_mlir.codegen.ranges import Range
 from mopt_mlir.plan import Microkernel
 from mopt_mlir.problem import Problem, Role
 
-SCRATCH_ALIGNMENT = 64  # bytes: a cache line, and the widest vector
-
 
 def panel_shape(problem: Problem, kernel: Microkernel, sizes: Mapping[str, int]) -> list[int]:
     """Shape of the panels of a block of weights of `sizes` elements per dim."""

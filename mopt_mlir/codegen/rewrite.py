@@ -5,52 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from json import dumps
 from typing import Any
 
 from mopt_mlir.bindings import Bindings, enclosing_module
+from mopt_mlir.buffers import ALIGNMENT
 from mopt_mlir.codegen.builder import Builder
 from mopt_mlir.codegen.nest import Nest
 from mopt_mlir.codegen.operands import Operands
-from mopt_mlir.codegen.packing import SCRATCH_ALIGNMENT, pack_constant
+from mopt_mlir.codegen.packing import pack_constant
 from mopt_mlir.extract import Convolution, Groups
-from mopt_mlir.plan import Plan
-from mopt_mlir.problem import Problem
-
-
-@dataclass(frozen=True)
-class Target:
-    """A convolution in normal form and its plan; `constant` is weights known at compile time."""
-
-    convolution: Convolution
-    problem: Problem
-    groups: Groups
-    plan: Plan
-    constant: Any = None
-
-    @property
-    def operation(self) -> Any:
-        return self.convolution.operation
-
-    @property
-    def packs_constant(self) -> bool:
-        return self.constant is not None and self.plan.packing == "whole"
-
-    @property
-    def key(self) -> tuple[str, ...]:
-        """Equal for two targets whose loop nests are the same but for the operands."""
-        convolution, initializer = self.convolution, self.convolution.initializer
-        values = [convolution.input, convolution.weights, convolution.output]
-        initial = "accumulate"
-        if initializer is not None:
-            initial = "fill" if initializer.bias is None else f"bias {initializer.bias.type}"
-        return (
-            *(str(value.type) for value in values),
-            initial,
-            str(self.packs_constant),
-            repr(self.problem),
-            dumps(self.plan.as_dict(), sort_keys=True),
-        )
+from mopt_mlir.planned import PlannedConvolution
 
 
 @dataclass(frozen=True)
@@ -62,33 +26,33 @@ class Site:
     buffer: Any
 
 
-def rewrite(targets: Sequence[Target], bindings: Bindings) -> None:
-    """Replace the operation of every target by the loop nest of its plan.
+def rewrite(convolutions: Sequence[PlannedConvolution], bindings: Bindings) -> None:
+    """Replace the operation of every convolution by the loop nest of its plan.
 
     Folds the fill or bias that initialised the output into the first write, and packs constant
-    weights now, into globals of the module. Where several targets of a module would get the same
-    nest, it is generated once, in a private function that each of them calls.
+    weights now, into globals of the module. Where several of a module would get the same nest, it
+    is generated once, in a private function that each of them calls.
     """
     modules: list[Any] = []
-    keys = [(_number(enclosing_module(t.operation), modules), t.key) for t in targets]
+    keys = [(_number(enclosing_module(c.operation), modules), c.key) for c in convolutions]
     uses = Counter(keys)
     functions: dict[tuple[int, tuple[str, ...]], Any] = {}
-    for target, key in zip(targets, keys, strict=True):
-        operation, module = target.operation, modules[key[0]]
+    for planned, key in zip(convolutions, keys, strict=True):
+        operation, module = planned.operation, modules[key[0]]
         builder = Builder(bindings, operation.location, _entry_block(operation))
         with bindings.ir.InsertionPoint(operation), operation.location:
-            site = _site(builder, target, module)
+            site = _site(builder, planned, module)
             if uses[key] == 1:
-                Nest(builder, target.problem, target.plan, site.operands, site.panels).emit()
+                Nest(builder, planned.problem, planned.plan, site.operands, site.panels).emit()
             else:
                 if key not in functions:
-                    functions[key] = _outline(builder, target, site, module)
+                    functions[key] = _outline(builder, planned, site, module)
                 values = [value for _, value in _present(site)]
                 bindings.func.CallOp(functions[key], values)
-            if target.convolution.on_tensors:
-                result = _to_tensor(builder, site.buffer, target.convolution.output.type)
+            if planned.convolution.on_tensors:
+                result = _to_tensor(builder, site.buffer, planned.convolution.output.type)
                 operation.results[0].replace_all_uses_with(result)
-        superfluous = _superfluous(target)
+        superfluous = _superfluous(planned)
         operation.erase()
         for other in superfluous:
             if not any(True for result in other.results for _ in result.uses):
@@ -113,11 +77,11 @@ def _entry_block(operation: Any) -> Any:
 # ---- one site ----------------------------------------------------------------------------------
 
 
-def _site(builder: Builder, target: Target, module: Any) -> Site:
-    convolution, groups = target.convolution, target.groups
+def _site(builder: Builder, planned: PlannedConvolution, module: Any) -> Site:
+    convolution, groups = planned.convolution, planned.groups
     buffer = _output_buffer(builder, convolution)
     fill, bias = _initial(builder, convolution)
-    panels = _constant_panels(builder, target, module) if target.packs_constant else None
+    panels = _constant_panels(builder, planned, module) if planned.packs_constant else None
     weights = None if panels else _view(builder, convolution.weights, groups, "weights")
     operands = Operands(
         _view(builder, convolution.input, groups, "input"),
@@ -167,7 +131,7 @@ def _output_buffer(builder: Builder, convolution: Convolution) -> Any:
     memref = builder.bindings.memref
     with builder.named("result"):
         buffer = memref.AllocOp(
-            _buffer_type(builder, convolution.output.type), [], [], alignment=SCRATCH_ALIGNMENT
+            _buffer_type(builder, convolution.output.type), [], [], alignment=ALIGNMENT
         ).memref
     if convolution.initializer is None:
         memref.CopyOp(_to_buffer(builder, convolution.output), buffer, loc=builder.location)
@@ -185,16 +149,16 @@ def _initial(builder: Builder, convolution: Convolution) -> tuple[Any, Any]:
     return initializer.fill, bias
 
 
-def _constant_panels(builder: Builder, target: Target, module: Any) -> Any:
+def _constant_panels(builder: Builder, planned: PlannedConvolution, module: Any) -> Any:
     """The memref of a new global that holds the packed weights."""
     ir = builder.ir
-    packed = pack_constant(target.problem, target.plan.microkernel, target.constant)
-    element = target.convolution.output.type.element_type
+    packed = pack_constant(planned.problem, planned.plan.microkernel, planned.constant)
+    element = planned.convolution.output.type.element_type
     name = _free_symbol(ir.SymbolTable(module), "packed_weights")
     tensor_type = ir.RankedTensorType.get(packed.shape, element)
     memref_type = ir.MemRefType.get(packed.shape, element)
     contents = ir.DenseResourceElementsAttr.get_from_buffer(
-        packed, name, tensor_type, alignment=SCRATCH_ALIGNMENT
+        packed, name, tensor_type, alignment=ALIGNMENT
     )
     with ir.InsertionPoint.at_block_begin(module.regions[0].blocks[0]):
         builder.bindings.memref.GlobalOp(
@@ -203,7 +167,7 @@ def _constant_panels(builder: Builder, target: Target, module: Any) -> Any:
             sym_visibility="private",
             initial_value=contents,
             constant=True,
-            alignment=SCRATCH_ALIGNMENT,
+            alignment=ALIGNMENT,
         )
     with builder.named("panels"):
         return builder.bindings.memref.GetGlobalOp(memref_type, name).result
@@ -216,14 +180,14 @@ def _free_symbol(symbols: Any, stem: str) -> str:
     return f"{stem}_{number}"
 
 
-def _superfluous(target: Target) -> list[Any]:
+def _superfluous(planned: PlannedConvolution) -> list[Any]:
     """What may go with the operation if nothing else uses it: the fill or bias, and constant plain
     weights."""
     found = []
-    if target.convolution.initializer is not None:
-        found.append(target.convolution.initializer.operation)
-    if target.packs_constant:
-        found.append(target.convolution.weights.owner.operation)
+    if planned.convolution.initializer is not None:
+        found.append(planned.convolution.initializer.operation)
+    if planned.packs_constant:
+        found.append(planned.convolution.weights.owner.operation)
     return found
 
 
@@ -243,8 +207,8 @@ def _present(site: Site) -> list[tuple[str, Any]]:
     return [(name, value) for name, value in named.items() if value is not None]
 
 
-def _outline(builder: Builder, target: Target, site: Site, module: Any) -> Any:
-    """A private function with the nest of `target`, whose parameters are the operands."""
+def _outline(builder: Builder, planned: PlannedConvolution, site: Site, module: Any) -> Any:
+    """A private function with the nest of `planned`, whose parameters are the operands."""
     ir, func = builder.ir, builder.bindings.func
     present = _present(site)
     name = _free_symbol(ir.SymbolTable(module), "convolution")
@@ -267,6 +231,6 @@ def _outline(builder: Builder, target: Target, site: Site, module: Any) -> Any:
             arguments.get("fill"),
             arguments.get("bias"),
         )
-        Nest(inside, target.problem, target.plan, operands, arguments.get("panels")).emit()
+        Nest(inside, planned.problem, planned.plan, operands, arguments.get("panels")).emit()
         func.ReturnOp([])
     return function

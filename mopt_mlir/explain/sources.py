@@ -118,13 +118,13 @@ def _of_module(
     with sink(lambda _: None):  # the same remarks come from the planner
         names = [operator.name for operator in operators_of(module)]
     groups: dict[str, tuple[_Subject, str, list[str]]] = {}
-    for name, target in zip(names, planner.targets(), strict=True):
-        operation = target.convolution.operation
+    for name, planned in zip(names, planner.planned(), strict=True):
+        operation = planned.convolution.operation
         chosen = planner.machine
         if machine == ANY and NAME in operation.attributes:
-            chosen = _machine_of(target.plan, planner.machine, operation.location)
-        constant = target.constant is not None
-        subject = _Subject(target.problem, chosen, target.plan, constant)
+            chosen = _machine_of(planned.plan, planner.machine, operation.location)
+        constant = planned.constant is not None
+        subject = _Subject(planned.problem, chosen, planned.plan, constant)
         _, _, places = groups.setdefault(repr(subject), (subject, name, []))
         places.append(describe(operation.location))
     if not groups:

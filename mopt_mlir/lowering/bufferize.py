@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mopt_mlir.bindings import bindings_of
+from mopt_mlir.buffers import ALIGNMENT
 from mopt_mlir.lowering.functions import (
     argument_attributes,
     functions_of,
@@ -15,7 +16,7 @@ from mopt_mlir.lowering.results import is_buffer, results_to_parameters
 
 _BUFFERIZE = (
     "convert-elementwise-to-linalg",
-    "one-shot-bufferize{bufferize-function-boundaries=true buffer-alignment=64"
+    f"one-shot-bufferize{{bufferize-function-boundaries=true buffer-alignment={ALIGNMENT}"
     " function-boundary-type-conversion=identity-layout-map allow-return-allocs-from-loops=true}",
     "canonicalize",
 )

@@ -7,6 +7,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from mopt_mlir.bindings import bindings_of
+from mopt_mlir.buffers import aligned_bytes
 from mopt_mlir.diagnostics import UserError, describe
 from mopt_mlir.lowering.operations import find
 
@@ -14,13 +15,10 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-ALIGNMENT = 64
-"""Bytes; a cache line and the largest vector register."""
-
 _SMALL = 4096  # bytes; below that, text is quick
 
 Constants = Mapping[str, "NDArray[np.uint8]"]
-"""The bytes of constants by symbol, each at a multiple of ALIGNMENT."""
+"""The bytes of constants by symbol, each aligned as buffers are."""
 
 
 def take_constants(module: Any) -> Constants:
@@ -94,10 +92,6 @@ def _size(element: Any, ir: Any) -> int:
 
 
 def _aligned(data: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    import numpy as np
-
-    buffer = np.empty(data.nbytes + ALIGNMENT, np.uint8)
-    start = -buffer.ctypes.data % ALIGNMENT
-    copy = buffer[start : start + data.nbytes]
+    copy = aligned_bytes(data.nbytes)
     copy[:] = data
     return copy

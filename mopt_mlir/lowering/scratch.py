@@ -3,8 +3,9 @@
 A fresh large buffer costs a page fault for every page that is touched, often more than the packing
 itself. So each allocation that code generation marked keeps its block in a slot of the module when
 it is done with it. A call takes the block out of the slot, or allocates one if the slot is empty
-(the first call, or another thread is inside), and puts it back; what it finds there instead is
-freed. Every step is one atomic exchange, so that functions stay reentrant.
+(the first call, another thread is inside, or another core where each packs blocks of its own), and
+puts it back; what it finds there instead is freed. Every step is one atomic exchange, so that
+functions stay reentrant.
 """
 
 from __future__ import annotations
@@ -14,13 +15,12 @@ from math import prod
 from typing import Any
 
 from mopt_mlir.bindings import Bindings, bindings_of
-from mopt_mlir.codegen.nest import SCRATCH
+from mopt_mlir.buffers import ALIGNMENT, SCRATCH
 from mopt_mlir.diagnostics import UserError, describe
 
 RELEASE = "mopt_release_scratch"
 """A function of the module that frees the blocks; it also runs when a library is unloaded."""
 
-_LINE = 64  # bytes
 _HUGE_PAGE = 1 << 21  # bytes; blocks of at least one are aligned to it, so that they can use them
 _MADV_HUGEPAGE = 14  # Linux's advice that a range is worth huge pages
 
@@ -134,7 +134,7 @@ class _Runtime:
         self._call("free", [other], None)
 
     def _allocate(self, size: int) -> Any:
-        unit = _HUGE_PAGE if size >= _HUGE_PAGE else _LINE
+        unit = _HUGE_PAGE if size >= _HUGE_PAGE else ALIGNMENT
         rounded = self._integer(-(-size // unit) * unit)
         block = self._call("aligned_alloc", [self._integer(unit), rounded], self.pointer)
         if unit == _HUGE_PAGE:

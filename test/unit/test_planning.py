@@ -36,7 +36,7 @@ def test_equal_problems_are_solved_once(monkeypatch: pytest.MonkeyPatch) -> None
     with mlir.ir.Context():
         module = mlir.ir.Module.parse(TWO_EQUAL_ONE_OTHER)
         planner = planning.Planner(module.operation, mlir, by_name("znver5"), Request())
-        plans = [target.plan for target in planner.targets()]
+        plans = [one.plan for one in planner.planned()]
     assert plans[0] is plans[1]
     assert plans[0] != plans[2]
     assert len(calls) == 2

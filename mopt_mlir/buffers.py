@@ -1,0 +1,25 @@
+"""Memory, as code generation, lowering and what calls the code agree on it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+ALIGNMENT = 64
+"""Bytes: a cache line, and the widest vector."""
+
+SCRATCH = "mopt.scratch"
+"""An attribute that marks memory for packed weights and partial sums, which lowering keeps from
+call to call."""
+
+
+def aligned_bytes(size: int) -> NDArray[np.uint8]:
+    """`size` bytes of memory that begin at a multiple of ALIGNMENT."""
+    import numpy as np
+
+    memory = np.empty(size + ALIGNMENT, np.uint8)
+    start = -memory.ctypes.data % ALIGNMENT
+    return memory[start : start + size]
