@@ -86,8 +86,9 @@ def _run(arguments: argparse.Namespace) -> int:
     options = compile_options(arguments)
     run = RunOptions(repeat=arguments.repeat, check=True)
     source = read(arguments.input)
-    machine = resolve(options.planned_machine)
-    names = [_name(function) for function in _public_functions(load_module(source))]
+    module = load_module(source)
+    machine = resolve(options.planned_machine, module)
+    names = [_name(function) for function in _public_functions(module)]
     if not names:
         raise UserError("there is no function to run", arguments.input)
     progress = Console(stderr=True)
