@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mopt_mlir.estimate.residency import resident_volumes
-from mopt_mlir.model.cost import MEMORY, predict, runs_of
+from mopt_mlir.model.cost import MEMORY, breakdown, predict
 from mopt_mlir.plan import Plan, Prediction
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class Expected:
     def of(problem: Problem, machine: Machine, plan: Plan) -> Expected:
         prediction = predict(problem, machine, plan)
         resident = resident_volumes(problem, machine, plan, prediction)
-        return Expected(prediction, resident, runs_of(problem, machine, plan))
+        return Expected(prediction, resident, breakdown(problem, machine, plan).runs)
 
     def moved(self, resource: str) -> float:
         """Bytes, with what caches keep."""

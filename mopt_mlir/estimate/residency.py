@@ -20,8 +20,8 @@ from mopt_mlir.model.cost import (
     FILLED_FROM,
     MEMORY,
     TENSORS,
+    breakdown,
     line_bytes,
-    visits_of,
 )
 from mopt_mlir.model.footprint import footprint
 from mopt_mlir.model.microkernel import broadcast
@@ -114,7 +114,10 @@ def _sums(problem: Problem, machine: Machine, plan: Plan, level: str) -> float:
     If their buffer stays in the cache, it is fetched when it is first written to, and goes back at
     the end. If not, the last visit only reads them, and fetches and writes the output.
     """
-    if keeps_sums_in_output(problem, plan.microkernel) or visits_of(problem, plan)[1] == 1:
+    if (
+        keeps_sums_in_output(problem, plan.microkernel)
+        or breakdown(problem, machine, plan).visits == 1
+    ):
         return 0.0
     sizes = dict(problem.extents)
     for dim, tile in ((dim, level.tile[dim]) for level in plan.levels for dim in level.order):

@@ -17,20 +17,9 @@ from mopt_mlir.estimate.branches import misprediction_cycles
 from mopt_mlir.estimate.residency import evicted_again, resident_volumes
 from mopt_mlir.estimate.visits import Visits, visiting_cycles
 from mopt_mlir.machine.machine import Machine
-from mopt_mlir.model.cost import (
-    FILLED_FROM,
-    MEMORY,
-    predict,
-    runs_of,
-    sums_seconds,
-    visits_of,
-)
+from mopt_mlir.model.cost import FILLED_FROM, MEMORY, breakdown, predict
 from mopt_mlir.model.microkernel import tile_kinds
-from mopt_mlir.model.packing import (
-    first_block_seconds,
-    in_place_exposed,
-    packed_again_seconds,
-)
+from mopt_mlir.model.packing import in_place_exposed, packed_again_seconds
 from mopt_mlir.model.rates import OUTPUT_PASSES
 from mopt_mlir.plan import Plan, Prediction
 from mopt_mlir.problem import Problem
@@ -54,26 +43,23 @@ def estimate(problem: Problem, machine: Machine, plan: Plan) -> Prediction:
     Raises ValueError as `predict` and `resident_volumes` do.
     """
     predicted = predict(problem, machine, plan)
+    found = breakdown(problem, machine, plan)
     volumes = resident_volumes(problem, machine, plan, predicted)
     kinds = tile_kinds(problem, machine, plan.microkernel, panels=plan.packing != "none")
-    counts, number = visits_of(problem, plan)
-    visits = Visits.of(problem, plan, number, machine.cache("L1"))
-    cycles = visiting_cycles(machine, kinds, counts, visits)
+    visits = Visits.of(problem, plan, found.visits, machine.cache("L1"))
+    cycles = visiting_cycles(machine, kinds, found.register_tiles, visits)
     cycles += misprediction_cycles(problem, machine, plan)
-    seconds = {**predicted.seconds, "compute": cycles / (1e9 * machine.frequency)}
     # what DRAM has on top of the slowest resource covers the way of the first block
-    seconds["packing"] -= first_block_seconds(problem, machine, plan)
-    seconds["packing"] -= packed_again_seconds(problem, machine, plan, predicted)
-    runs = runs_of(problem, machine, plan)
-    seconds["DRAM"] -= runs + sums_seconds(problem, machine, plan)
+    packing = found.packing - packed_again_seconds(problem, machine, plan, predicted)
+    seconds = {**predicted.seconds, "compute": cycles / found.rates.cycles, "packing": packing}
     # what a register tile evicts of itself counts in its cycles, as measured
     _, again = evicted_again(problem, machine, plan)
     rows = in_place_exposed(problem, machine, plan.microkernel) * _of_rows(plan, predicted, volumes)
     for resource in FILLED_FROM.values():
-        moved = sum(predicted.volumes[resource].values())
+        moved = sum(found.volumes[resource].values())
         waited = _waited_for(resource, volumes[resource]) - (again if resource == "L2" else 0.0)
-        seconds[resource] *= waited / moved if moved else 1.0
-    seconds["DRAM"] += runs
+        seconds[resource] = found.moving(resource) * (waited / moved if moved else 1.0)
+    seconds["DRAM"] += found.runs
     busy = {"core": seconds["compute"] + seconds["packing"]}
     busy |= {name: seconds[name] for name in MEMORY}
     slots = machine.slots(8 * problem.output.element.size * plan.microkernel.vector)

@@ -16,6 +16,7 @@ from mopt_mlir.model.classes import class_name, reuse_of
 from mopt_mlir.model.conflicts import PAGE, row_pitch
 from mopt_mlir.model.footprint import footprint, occupied, output_runs
 from mopt_mlir.model.microkernel import (
+    RegisterWork,
     TileCounts,
     count_register_tiles,
     register_work,
@@ -174,6 +175,47 @@ class _Walk:
     register_tiles: TileCounts
 
 
+@dataclass(frozen=True)
+class Breakdown:
+    """What one core, the busiest, does for a plan, and the seconds of it that are not a volume's.
+
+    `register_tiles` are its register tiles along each output dim, each visited `visits` times, as
+    its reduction is cut into so many pieces. `volumes` are bytes by resource and tensor, of DRAM
+    those of all cores; `streamed` says whether the output is written past the caches. `packing` are
+    the seconds to pack weights, `first_block` those of waiting for the first block of them. Beside
+    its volumes memory takes `runs` for the output's pieces and `sums` for partial sums, and the
+    core waits `rows` for weights in place.
+    """
+
+    rates: Rates
+    work: RegisterWork
+    register_tiles: TileCounts
+    visits: int
+    volumes: Mapping[str, Mapping[str, float]]
+    streamed: bool
+    packing: float
+    first_block: float
+    runs: float
+    sums: float
+    rows: float
+
+    @property
+    def compute(self) -> float:
+        """Seconds of the core, but for packing and `rows`."""
+        cycles = self.work.cycles + self.work.cycles_per_visit * self.visits
+        return cycles / self.rates.cycles
+
+    def moving(self, resource: str) -> float:
+        """Seconds that the volumes of a resource take."""
+        volumes = self.volumes[resource]
+        if resource != "DRAM":
+            return sum(volumes.values()) / self.rates.bytes[resource]
+        read = sum(amount for name, amount in volumes.items() if name != "output")
+        written = volumes["output"] / (STREAMED_PASSES if self.streamed else OUTPUT_PASSES)
+        passes = self.rates.streamed if self.streamed else self.rates.written
+        return (read + passes * written) / self.rates.bytes["DRAM"]
+
+
 def predict(
     problem: Problem,
     machine: Machine,
@@ -188,44 +230,18 @@ def predict(
     bytes: of the busiest core for L1 to L3, of all cores for DRAM. Raises ValueError for a plan
     without all levels.
     """
-    if tuple(level.name for level in plan.levels) != LEVELS:
-        raise ValueError(f"the model needs a plan with the levels {', '.join(LEVELS)}")
-    rates = Rates.of(machine, prod(plan.parallel.values()))
-    walk = _walk(problem, plan)
-    kinds = tile_kinds(problem, machine, plan.microkernel, panels=plan.packing != "none")
-    work = register_work(kinds, {dim: walk.register_tiles[dim] for dim in problem.parallel_dims})
-    visits = _visits(problem, plan, walk)
-    moved = _moved(problem, machine, plan, walk)
-    written = moved["DRAM"]["output"] / OUTPUT_PASSES
-    streamed = plan.nontemporal and visits == 1
-    moved["DRAM"]["output"] = written * (STREAMED_PASSES if streamed else OUTPUT_PASSES)
-    elements = (work.input, work.weights, work.output + work.output_per_visit * visits)
-    moved["L1"] = dict(zip(TENSORS, elements, strict=True))
-    packing = 0.0
-    if plan.packing != "none" and not constant_weights:
-        cycles = cycles_per_weight(problem, machine, plan)
-        packing = _pack(problem, plan.packing, moved, rates.cores) * cycles / rates.cycles
-        packing += first_block_seconds(problem, machine, plan)
-    sizes = dict(zip(TENSORS, (t.element.size for t in problem.tensors), strict=True))
-    sizes["packing"] = problem.weights.element.size
-    volumes = {
-        resource: {name: sizes[name] * amount for name, amount in moved[resource].items()}
-        for resource in MEMORY
-    }
-    rows = volumes["L3"]["weights"] if plan.packing == "none" else 0.0
+    found = breakdown(problem, machine, plan, constant_weights=constant_weights)
+    tiles = prod(-(-problem.extent(dim) // plan.levels[0].tile[dim]) for dim in problem.names)
     seconds = {
-        "compute": (work.cycles + work.cycles_per_visit * visits) / rates.cycles
-        + in_place_exposed(problem, machine, plan.microkernel) * rows / rates.bytes["L3"],
-        **{name: sum(volumes[name].values()) / rates.bytes[name] for name in MEMORY[:-1]},
-        "DRAM": _memory_seconds(volumes["DRAM"], written * sizes["output"], rates, streamed)
-        + (0.0 if streamed else _seconds_of_runs(problem, plan, rates))
-        + sums_seconds(problem, machine, plan),
-        "packing": packing,
-        "parallel": PARALLEL_START * prod(walk.levels[0].tiles.values()) * (rates.cores > 1),
+        "compute": found.compute + found.rows,
+        **{name: found.moving(name) for name in MEMORY[:-1]},
+        "DRAM": found.moving("DRAM") + found.runs + found.sums,
+        "packing": found.packing + found.first_block,
+        "parallel": PARALLEL_START * tiles * (found.rates.cores > 1),
     }
     return Prediction(
         seconds=seconds,
-        volumes=volumes,
+        volumes=found.volumes,
         classes={level.name: class_name(problem, level.order) for level in plan.levels},
         bottleneck=max(seconds, key=lambda name: seconds[name]),
         cost=objective(machine, seconds),
@@ -233,10 +249,49 @@ def predict(
     )
 
 
-def _seconds_of_runs(problem: Problem, plan: Plan, rates: Rates) -> float:
-    """What it takes more than the volume says that L1 tiles write the output in short runs, if that
-    happens through the caches."""
-    return rates.run * output_runs(problem, plan.levels[-1].tile)
+def breakdown(
+    problem: Problem, machine: Machine, plan: Plan, *, constant_weights: bool = False
+) -> Breakdown:
+    """What `predict` adds up, with the same arguments and errors."""
+    if tuple(level.name for level in plan.levels) != LEVELS:
+        raise ValueError(f"the model needs a plan with the levels {', '.join(LEVELS)}")
+    rates = Rates.of(machine, prod(plan.parallel.values()))
+    walk = _walk(problem, plan)
+    register_tiles = {dim: walk.register_tiles[dim] for dim in problem.parallel_dims}
+    kinds = tile_kinds(problem, machine, plan.microkernel, panels=plan.packing != "none")
+    work = register_work(kinds, register_tiles)
+    visits = _visits(problem, plan, walk)
+    moved = _moved(problem, machine, plan, walk)
+    streamed = plan.nontemporal and visits == 1
+    if streamed:
+        moved["DRAM"]["output"] *= STREAMED_PASSES / OUTPUT_PASSES
+    elements = (work.input, work.weights, work.output + work.output_per_visit * visits)
+    moved["L1"] = dict(zip(TENSORS, elements, strict=True))
+    packing = first_block = 0.0
+    if plan.packing != "none" and not constant_weights:
+        cycles = cycles_per_weight(problem, machine, plan)
+        packing = _pack(problem, plan.packing, moved, rates.cores) * cycles / rates.cycles
+        first_block = first_block_seconds(problem, machine, plan)
+    sizes = dict(zip(TENSORS, (t.element.size for t in problem.tensors), strict=True))
+    sizes["packing"] = problem.weights.element.size
+    volumes = {
+        resource: {name: sizes[name] * amount for name, amount in moved[resource].items()}
+        for resource in MEMORY
+    }
+    rows = volumes["L3"]["weights"] if plan.packing == "none" else 0.0
+    return Breakdown(
+        rates,
+        work,
+        register_tiles,
+        visits,
+        volumes,
+        streamed,
+        packing,
+        first_block,
+        runs=0.0 if streamed else rates.run * output_runs(problem, plan.levels[-1].tile),
+        sums=sums_seconds(problem, machine, plan),
+        rows=in_place_exposed(problem, machine, plan.microkernel) * rows / rates.bytes["L3"],
+    )
 
 
 def sums_seconds(problem: Problem, machine: Machine, plan: Plan) -> float:
@@ -256,30 +311,6 @@ def sums_seconds(problem: Problem, machine: Machine, plan: Plan) -> float:
             waiting = max(waiting, cores * prod(level.tile[d] for d in problem.parallel_dims))
         outer = level.tile
     return OUTPUT_PASSES * problem.output.element.size * waiting / rates.bytes["DRAM"]
-
-
-def runs_of(problem: Problem, machine: Machine, plan: Plan) -> float:
-    """The part of the seconds of DRAM that no volume takes in the prediction for `plan`."""
-    if plan.nontemporal and _visits(problem, plan, _walk(problem, plan)) == 1:
-        return 0.0
-    return _seconds_of_runs(problem, plan, Rates.of(machine, prod(plan.parallel.values())))
-
-
-def visits_of(problem: Problem, plan: Plan) -> tuple[TileCounts, int]:
-    """The register tiles of the busiest core along each output dim, and how often each of them is
-    visited: how many pieces its reduction is cut into."""
-    walk = _walk(problem, plan)
-    counts = {dim: walk.register_tiles[dim] for dim in problem.parallel_dims}
-    return counts, _visits(problem, plan, walk)
-
-
-def _memory_seconds(
-    volumes: Mapping[str, float], written: float, rates: Rates, streamed: bool
-) -> float:
-    """Seconds of traffic with memory, of which `written` bytes are written."""
-    read = sum(amount for name, amount in volumes.items() if name != "output")
-    passes = rates.streamed if streamed else rates.written
-    return (read + passes * written) / rates.bytes["DRAM"]
 
 
 def _walk(problem: Problem, plan: Plan) -> _Walk:
