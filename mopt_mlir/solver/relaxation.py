@@ -74,12 +74,7 @@ class Formulation(Traffic):
         *,
         table: int,
     ) -> None:
-        super().__init__(problem, machine, choices, table)
-        self.machine, self.scale = machine, cost
-        for level in LEVELS:
-            self._capacity(level, usable(machine, level))
-        self.visits = self._log_visits()
-        self.past = self._past()
+        super().__init__(problem, machine, choices, cost, table)
         spent: dict[str, list[Expression]] = {name: [] for name in ("core", *MEMORY)}
         weights = {}
         for level, resource in zip(LEVELS, FILLS, strict=True):
@@ -166,37 +161,6 @@ class Formulation(Traffic):
             "core": np.array([cycles, per_visit]) / core,
             "L1": np.array([moved, output_per_visit * sizes[OUTPUT]]) / l1,
         }
-
-    def _log_visits(self) -> Expression:
-        """At least the logarithm of how often each accumulator is stored (`model.cost`): a kernel
-        may run through reduction loops if its tile is the L1 tile and it does not stop to pack."""
-        inner = LEVELS[-1]
-        insides = [cls.reuse[OUTPUT].inside for cls in self.classes]
-        streams: dict[frozenset[str], Any] = {}
-        for inside in dict.fromkeys(insides):
-            if inside:
-                stream = streams[inside] = self.binary(f"stream:{len(streams)}")
-                self.add(stream <= self.sum(self.of_class(inner, (i == inside for i in insides))))
-        if streams:
-            self._single_tiles(self.sum(streams.values()))
-        visits = []
-        for dim in self.dims:
-            if dim in self.problem.reduction_dims:
-                through = [stream for inside, stream in streams.items() if dim in inside]
-                visits.append(self.trips_unless(inner, dim, through, "visits"))
-        return self.sum(visits)
-
-    def _single_tiles(self, stream: Expression) -> None:
-        """Where `stream` is 1, L1 tiles are register tiles and nothing is packed at L1."""
-        inner = LEVELS[-1]
-        if self.place:
-            self.add(stream + self.place[inner] <= 1)
-        for dim in self.dims:
-            if dim in self.problem.parallel_dims:
-                extent = self.problem.extent(dim)
-                units = [log(choice.step(dim)) for choice in self.choices]
-                room = log(extent) - min(units)
-                self.add(self.x[inner, dim] <= self.of_choice(units) + room * (1 - stream))
 
     # ---- packing and objective ---------------------------------------------------------------
 

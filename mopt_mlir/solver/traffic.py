@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 from math import ceil, exp, log, prod
 from typing import Any
 
@@ -15,6 +14,7 @@ from mopt_mlir.model.footprint import MemoryAxis, joined_dims
 from mopt_mlir.model.packing import PACKED_COPIES
 from mopt_mlir.model.rates import OUTPUT_PASSES
 from mopt_mlir.plan import LEVELS, keeps_sums_in_output
+from mopt_mlir.problem import Problem
 from mopt_mlir.solver.axis_bounds import (
     facets,
     facets_of_pieces,
@@ -25,6 +25,7 @@ from mopt_mlir.solver.axis_bounds import (
     of_tile_or_more,
     rate,
 )
+from mopt_mlir.solver.space import Choice
 from mopt_mlir.solver.variables import Expression, Variables
 from mopt_mlir.solver.walk import Floats, Ints
 
@@ -35,22 +36,26 @@ cost at most: what is left is far below the tolerance of bounds."""
 
 class Traffic(Variables):
     """Lower bounds on footprints and volumes. Times are divided by `scale` seconds; `visits` is the
-    logarithm of how often each accumulator is stored, `past` 1 where that goes past the caches."""
+    logarithm of how often each accumulator is stored, `past` 1 where that goes past the caches.
+    `held` are bytes of weights in a tile of each level that packs, relative to what may be used of
+    its cache."""
 
-    machine: Machine
-    scale: float
-    visits: Expression
-    past: Expression
-
-    @cached_property
-    def held(self) -> dict[str, Expression]:
-        """Bytes of weights in a tile of each level that packs, relative to what may be used of its
-        cache; `_capacity` fills it."""
-        return {}
-
-    @cached_property
-    def _known_sizes(self) -> dict[str, Ints]:
-        return {}
+    def __init__(
+        self,
+        problem: Problem,
+        machine: Machine,
+        choices: Sequence[Choice],
+        scale: float,
+        table: int,
+    ) -> None:
+        super().__init__(problem, machine, choices, table)
+        self.machine, self.scale = machine, scale
+        self.held: dict[str, Expression] = {}
+        self._known_sizes: dict[str, Ints] = {}
+        for level in LEVELS:
+            self._capacity(level, usable(machine, level))
+        self.visits = self._log_visits()
+        self.past = self._past()
 
     # ---- capacity ----------------------------------------------------------------------------
 
@@ -210,6 +215,39 @@ class Traffic(Variables):
         whole = self.binary(f"whole:{level}:{dim}")
         self.add(self.x[level, dim] >= log(extent) * whole)
         return whole
+
+    # ---- visits ------------------------------------------------------------------------------
+
+    def _log_visits(self) -> Expression:
+        """At least the logarithm of how often each accumulator is stored (`model.cost`): a kernel
+        may run through reduction loops if its tile is the L1 tile and it does not stop to pack."""
+        inner = LEVELS[-1]
+        insides = [cls.reuse[OUTPUT].inside for cls in self.classes]
+        streams: dict[frozenset[str], Any] = {}
+        for inside in dict.fromkeys(insides):
+            if inside:
+                stream = streams[inside] = self.binary(f"stream:{len(streams)}")
+                self.add(stream <= self.sum(self.of_class(inner, (i == inside for i in insides))))
+        if streams:
+            self._single_tiles(self.sum(streams.values()))
+        visits = []
+        for dim in self.dims:
+            if dim in self.problem.reduction_dims:
+                through = [stream for inside, stream in streams.items() if dim in inside]
+                visits.append(self.trips_unless(inner, dim, through, "visits"))
+        return self.sum(visits)
+
+    def _single_tiles(self, stream: Expression) -> None:
+        """Where `stream` is 1, L1 tiles are register tiles and nothing is packed at L1."""
+        inner = LEVELS[-1]
+        if self.place:
+            self.add(stream + self.place[inner] <= 1)
+        for dim in self.dims:
+            if dim in self.problem.parallel_dims:
+                extent = self.problem.extent(dim)
+                units = [log(choice.step(dim)) for choice in self.choices]
+                room = log(extent) - min(units)
+                self.add(self.x[inner, dim] <= self.of_choice(units) + room * (1 - stream))
 
     def _past(self) -> Expression:
         """1 if the output goes to memory past the caches: only where every accumulator is stored
