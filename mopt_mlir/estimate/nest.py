@@ -60,6 +60,8 @@ class Nest:
             for tensor, line in zip(problem.tensors, lines, strict=True)
         ]
         self.moves = [[dim in tensor.dims for tensor in problem.tensors] for dim in problem.names]
+        apart = [{d for p in parts for d in (p.axis.image, p.axis.filter)} for parts in self.parts]
+        self.moves_lines = [[dim in dims for dims in apart] for dim in problem.names]
         self._known: dict[tuple[int, _Sizes], Entering] = {}
 
     def entering(self) -> tuple[int, ...]:
@@ -86,6 +88,7 @@ class Nest:
         last = self._inside(at + 1, _with(sizes, dim, rest)) if rest else None
         moved, stays = [], []
         for index, moves in enumerate(self.moves[dim]):
+            moves = self.moves_lines[dim][index] if inside.fits else moves
             remains = inside.stays[index] and not moves
             if filled and room[index]:
                 moved.append(touched[index])  # only others have too few sets
@@ -169,7 +172,10 @@ class _Rows(MemoryAxis):
 
     @property
     def whole(self) -> int:
-        return self.step * self.points if self.joined else super().whole
+        if not self.joined:
+            return super().whole
+        last = min(self.step, self.reach)
+        return self.step * (self.points - 1) + self.reach * (self.taps - 1) + last
 
 
 @lru_cache(maxsize=256)
@@ -178,16 +184,28 @@ def parts_in_lines(problem: Problem, tensor: Tensor, line_bytes: int) -> tuple[M
     with rows shorter than a line, so that any point of them brings in what a whole row does."""
     parts = memory_axes(problem, tensor, line_bytes)
     line = line_bytes // tensor.element.size
-    steps = {part: tensor.step(part.axis.image) for part in parts}
-    known = [(step, part) for part, step in steps.items() if step and part.points > 1]
-    if any(part.axis.filter for part in parts) or len(known) < len(parts):
+    steps = {part: _steps(problem, tensor, part) for part in parts}
+    known = [(min(apart), part) for part, apart in steps.items() if apart]
+    if len(known) < sum(part.points * part.taps > 1 for part in parts):
         return parts
     ordered = sorted(known, key=lambda pair: pair[0])
     short = [part for (_, part), (step, _) in pairwise(ordered) if step <= line]
-    if not short or ordered[: len(short)] != [(steps[part], part) for part in short]:
+    if not short or ordered[: len(short)] != [(min(steps[part]), part) for part in short]:
         return parts
-    (step, first), *rest = ordered[len(short) :]
-    joined = not rest or rest[0][0] == first.points * step
-    pitches = [pitch for pitch, _ in rest]
-    row = _Rows(first.axis, first.points, 1, line, step, step, gcd(line, *pitches), joined)
+    (_, first), *rest = ordered[len(short) :]
+    if any(part.axis.filter for part in short) or max(steps[first]) > line:
+        return parts
+    step, reach = steps[first][0], steps[first][-1]
+    row = _Rows(first.axis, first.points, first.taps, line, step, reach)
+    pitches = [apart for _, part in rest for apart in steps[part]]
+    joined = not pitches or min(pitches) <= row.whole
+    row = replace(row, grain=gcd(line, *pitches), joined=joined)
     return (row, *(replace(part, line=0) for _, part in rest))
+
+
+def _steps(problem: Problem, tensor: Tensor, part: MemoryAxis) -> tuple[int, ...]:
+    """Elements of memory from one image point of an axis to the next, and from one filter point, as
+    far as it has several; nothing if that is not known."""
+    dims = [dim for dim in (part.axis.image, part.axis.filter) if dim and problem.extent(dim) > 1]
+    found = [abs(step) for dim in dims if (step := tensor.step(dim))]
+    return tuple(found) if len(found) == len(dims) else ()
