@@ -18,7 +18,6 @@ from mopt_mlir.machine.machine import Machine
 from mopt_mlir.model.conflicts import crowded_lines, touched_lines
 from mopt_mlir.model.cost import (
     FILLED_FROM,
-    MEMORY,
     TENSORS,
     breakdown,
     line_bytes,
@@ -65,8 +64,10 @@ def resident_volumes(
         kept = _just_packed(problem, machine, plan, level, prediction)
         volumes["weights"] = max(0.0, volumes["weights"] - kept)
     if plan.packing in LEVELS:
-        for name in MEMORY[1 : MEMORY.index(plan.packing) + 1]:
-            found[name]["packing"] *= _packed_lines(problem, machine, plan)
+        for level, name in FILLED_FROM.items():
+            if "packing" in found[name]:
+                found[name]["packing"] *= _packed_lines(problem, machine, plan)
+                found[name]["packing"] *= _part_fetched(problem, machine, plan, level)
     found["L2"]["input"] = _crowded_input(problem, machine, plan, found["L2"]["input"])
     name, evicted = evicted_again(problem, machine, plan)
     found["L2"][name] += evicted
@@ -91,6 +92,21 @@ def _packed_lines(problem: Problem, machine: Machine, plan: Plan) -> float:
     )
     read = lines / footprint(problem, problem.weights, block)
     return (read + PACK_PASSES - 1) / PACK_PASSES
+
+
+def _part_fetched(problem: Problem, machine: Machine, plan: Plan, level: str) -> float:
+    """The part of the weights that are packed which the cache `level`, inside of where that is
+    done, has to fetch for it: what is packed again it may have still, with the panels."""
+    depth = LEVELS.index(plan.packing) + 1
+    block = plan.levels[depth - 1].tile
+    weights = problem.weights
+    room = machine.cache(level).size - weights.element.size * footprint(problem, weights, block)
+    lines = [machine.cache(level).line] * len(problem.tensors)
+    again, once = (
+        Nest(problem, plan, depth, capacity, lines).entering()[TENSORS.index("weights")]
+        for capacity in (0, max(0, room))
+    )
+    return min(1.0, once / again)
 
 
 def _just_packed(

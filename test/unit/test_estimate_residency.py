@@ -119,6 +119,22 @@ def test_weights_that_are_packed_in_l1_come_in_whole_lines():
     assert resident(plan, problem)["L2"]["weights"] == pytest.approx(9 * weights, rel=0.01)
 
 
+def test_weights_that_a_cache_keeps_are_packed_again_from_it():
+    """Eight times for as many rows. L2 has 256 KiB, for 144 of input, weights and output and the
+    panels of one block; L1 has 32 KiB."""
+    problem = conv2d(k=64, h=8, w=32, c=64, r=1, s=1)
+    order = ("n", "h", "k", "c", "r", "s", "w")
+    plan = replace(plan_with([{"h": 1, "k": 32}] * 3, problem, order), packing="L3")
+    once = 3 * compulsory(problem.weights, problem)  # read, and a line read and written for panels
+    predicted, found = predict(problem, MACHINE, plan).volumes, resident(plan, problem)
+    assert predicted["L3"]["packing"] == predicted["L2"]["packing"] == 8 * once
+    assert found["L3"]["packing"] == once
+    assert found["L2"]["packing"] == 8 * once
+    small = replace(MACHINE, caches=tuple(replace(c, size=32 << 10) for c in MACHINE.caches))
+    volumes = resident_volumes(problem, small, plan, predict(problem, small, plan))
+    assert volumes["L3"]["packing"] == 8 * once
+
+
 def lines_entering(problem, plan, depth, capacity):
     """Lines of 64 bytes that a fully associative, least recently used cache of `capacity` bytes
     fetches of input, weights and output, if tiles down to those at `depth` are walked through in
