@@ -349,16 +349,13 @@ def _volumes(trial: Trial) -> Iterator[str]:
 
 
 def _simulated(trial: Trial) -> str:
-    """Which plans were, and how many of them are not those that were timed."""
+    """Which plans were."""
     sampled = sum(flow.sampled and not flow.picked for flow in trial.flows)
     picked = sum(flow.picked for flow in trial.flows)
-    chosen = [flow for flow in trial.flows if not flow.sampled]
-    timed = {(v.name, key) for v in trial.verdicts for key in v.points}
-    text = f"{sampled} sampled plans and {len(chosen)} own ones and candidates"
+    chosen = sum(not flow.sampled for flow in trial.flows)
+    text = f"{sampled} sampled plans and {chosen} own ones and candidates"
     if picked:
         text += f", and where a memory is the slowest of {picked} more sampled ones"
-    if other := sum((flow.operator, flow.key) not in timed for flow in chosen):
-        text += f" ({other} of these not the timed ones, as another day's model chose them)"
     return text
 
 

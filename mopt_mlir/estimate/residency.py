@@ -5,7 +5,8 @@ their caches, as those of a good plan do. A larger cache keeps more: the largest
 that fit, tiles together with what the innermost loops around them step through. A plan whose tiles
 are small for their caches then moves what one with larger tiles would, so that this does not change
 what is the best; but it is what such a plan really moves. So are the lines of weights of which
-packing takes only a part, panels that need not come back, and sums that wait beside the output.
+packing takes only a part, weights and panels that need not come back, and sums that wait beside the
+output.
 """
 
 from __future__ import annotations

@@ -537,10 +537,6 @@ def test_figures_of_volumes_say_how_many_plans_they_rest_on(tmp_path):
     simulated = "5 sampled plans and 1 own ones and candidates"
     given_up = "; 1 were given up (1 for more than 5 accesses). "
     assert simulated + given_up in text_of(trial)
-    # another day's own plan
-    flow = replace(trial.flows[-1], key="another")
-    other = replace(trial, flows=(*trial.flows[:-1], flow))
-    assert f"{simulated} (1 of these not the timed ones" in text_of(other)
 
 
 def test_choices_that_lose_much_are_shown_beside_the_best(tmp_path):
