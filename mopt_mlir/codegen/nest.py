@@ -1,14 +1,8 @@
-"""The loop nest of a plan: a band of affine loops per level around the microkernel.
-
-From outside to inside: L3 tiles, the split between cores, L2 tiles, L1 tiles, register tiles (in
-the order of the problem's dims), and the microkernel's reduction. A loop that would run once is
-left out. Packed weights are filled as soon as all loops of their level that move the block are
-open.
-"""
+"""The loop nest of a plan as affine loops around the microkernel; `LoopNest` says which loops."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
@@ -24,8 +18,9 @@ from mopt_mlir.codegen.packing import emit_packing, panel_shape
 from mopt_mlir.codegen.partials import Partials, partials_size
 from mopt_mlir.codegen.place import Place, Ranges
 from mopt_mlir.codegen.ranges import Range, sizes_of
-from mopt_mlir.codegen.upcoming import Around, NextBlock, Stepped, Upcoming
-from mopt_mlir.plan import Level, Plan, keeps_sums_in_output
+from mopt_mlir.codegen.upcoming import Around, Stepped, Upcoming
+from mopt_mlir.loop_nest import Loop, LoopNest, Packing, Step
+from mopt_mlir.plan import Plan, keeps_sums_in_output
 from mopt_mlir.problem import Problem, Role
 
 
@@ -57,52 +52,41 @@ class Nest:
         place = Place(ranges, ranges, Upcoming.of(self.plan))
         if self.constant_panels is not None:
             place = replace(place, panels=self._panels(self.constant_panels, place.ranges))
-        elif self.plan.packing == "whole":
-            scratch = self._allocate(self.problem.extents)
-            panels = self._pack(scratch, place.ranges, self._ways)
-            place = replace(place, panels=panels, scratch=scratch)
-        elif self._shares_panels:
-            place = replace(place, scratch=self._allocate(self._level(self.plan.packing).tile))
-        split = self._split_reduction(self.plan.levels[:1], self.problem.extents)
-        if split is not None:
-            place = replace(place, sums=self._allocate_sums(split))
-        if self.plan.levels:
-            self._level_loops(0, self.plan.levels[0].order, place)
-        else:
-            self._cores(place)
+        nest, alone = self._nest, prod(self.plan.parallel.values()) == 1
+        place = self._with_panels((*nest.shared, *nest.own) if alone else nest.shared, place)
+        place = self._with_sums(nest.shared, place)
+        self._steps(nest.shared, place, self._cores)
         self._free(place.sums, place.scratch)
 
-    # ---- packed weights ----------------------------------------------------------------------
-
     @cached_property
-    def _channel(self) -> str:
-        (channel,) = self.problem.by_role(Role.OUT_CHANNEL)
-        return channel
+    def _nest(self) -> LoopNest:
+        constant = self.constant_panels is not None
+        return LoopNest.of(self.problem, self.plan, constant_weights=constant)
 
-    @cached_property
-    def _lookahead(self) -> Lookahead:
-        return Lookahead(self.problem, self.plan)
+    # ---- scratch memory ----------------------------------------------------------------------
 
-    @cached_property
-    def _ways(self) -> int:
-        return prod(self.plan.parallel.values())
+    def _with_panels(self, steps: Sequence[Step], place: Place) -> Place:
+        """`place` with memory for the weights that are packed in one of `steps`, if there is one
+        and they have none yet."""
+        packing = next((step for step in steps if isinstance(step, Packing)), None)
+        if packing is None or place.scratch is not None:
+            return place
+        shape = panel_shape(self.problem, self.plan.microkernel, packing.sizes)
+        return replace(place, scratch=self._scratch("panels", shape))
 
-    @property
-    def _shares_panels(self) -> bool:
-        """Whether the packed block belongs to a level outside the split between cores."""
-        packing = self.plan.packing
-        outermost = bool(self.plan.levels) and packing == self.plan.levels[0].name
-        return outermost or (self._ways == 1 and packing != "none")
-
-    def _level(self, name: str) -> Level:
-        return next(level for level in self.plan.levels if level.name == name)
-
-    def _allocate(self, sizes: Mapping[str, int]) -> Any:
-        return self._scratch("panels", panel_shape(self.problem, self.plan.microkernel, sizes))
-
-    def _allocate_sums(self, sizes: Mapping[str, int]) -> Any:
-        size = partials_size(self.problem, self.plan.microkernel, sizes)
-        return self._scratch("sums", [size])
+    def _with_sums(self, steps: Sequence[Step], place: Place) -> Place:
+        """`place` with memory for what the outermost loop of `steps` that splits the reduction
+        covers of the output, if there is one, and partial sums are not best kept in the output."""
+        kernel = self.plan.microkernel
+        if place.sums is not None or keeps_sums_in_output(self.problem, kernel):
+            return place
+        sizes = sizes_of(place.ranges)
+        for loop in (step for step in steps if isinstance(step, Loop)):
+            if loop.dim in self.problem.reduction_dims:
+                size = partials_size(self.problem, kernel, sizes)
+                return replace(place, sums=self._scratch("sums", [size]))
+            sizes[loop.dim] = loop.step
+        return place
 
     def _scratch(self, name: str, shape: Sequence[int]) -> Any:
         builder, ir = self.builder, self.builder.ir
@@ -117,34 +101,45 @@ class Nest:
             if memref is not None:
                 self.builder.bindings.memref.DeallocOp(memref, loc=self.builder.location)
 
+    # ---- packed weights ----------------------------------------------------------------------
+
+    @cached_property
+    def _channel(self) -> str:
+        (channel,) = self.problem.by_role(Role.OUT_CHANNEL)
+        return channel
+
+    @cached_property
+    def _lookahead(self) -> Lookahead:
+        return Lookahead(self.problem, self.plan)
+
     def _panels(self, memref: Any, ranges: Ranges) -> Panels:
         starts = {dim: range_.start for dim, range_ in ranges.items()}
         kernel = self.plan.microkernel
         width = kernel.extent(self._channel)
         return Panels(memref, width, self._channel, kernel.reduction, starts)
 
-    def _pack(
-        self, memref: Any, ranges: Ranges, ways: int = 1, upcoming: NextBlock | None = None
-    ) -> Panels:
-        panels = replace(self._panels(memref, ranges), upcoming=upcoming)
-        kernel = self.plan.microkernel
-        emit_packing(
-            self.builder, self.problem, kernel, self.operands.weights, panels, ranges, ways
-        )
-        return panels
-
-    def _pack_block(self, depth: int, place: Place) -> Place:
-        """Pack what level number `depth` covers of the weights."""
-        tile = self.plan.levels[depth].tile
+    def _pack(self, packing: Packing, place: Place) -> Place:
+        """Fill the panels with what `packing` covers of the weights from `place` on."""
         block = {
             dim: range_
-            if tile[dim] >= range_.size
-            else range_.tile(range_.start, tile[dim], range_.depth)
+            if packing.sizes.get(dim, range_.size) >= range_.size
+            else range_.tile(range_.start, packing.sizes[dim], range_.depth)
             for dim, range_ in place.ranges.items()
         }
         upcoming = self._lookahead.block(block[self._channel], place.ranges, place.share)
-        panels = self._pack(place.scratch, block, self._ways if depth == 0 else 1, upcoming)
+        panels = replace(self._panels(place.scratch, block), upcoming=upcoming)
+        emit_packing(
+            self.builder,
+            self.problem,
+            self.plan.microkernel,
+            self.operands.weights,
+            panels,
+            block,
+            packing.cores,
+        )
         return replace(place, panels=panels, stepped=None, following=None)
+
+    # ---- what is accessed next ---------------------------------------------------------------
 
     def _inside(self, place: Place, dim: str, tile: Range) -> Place:
         """`place` in a loop over `dim`, at `tile`."""
@@ -184,122 +179,55 @@ class Nest:
         following = self._lookahead.weights(place.stepped, place.ranges, place.share)
         return replace(place, following=following)
 
-    # ---- bands of loops ----------------------------------------------------------------------
+    # ---- loops -------------------------------------------------------------------------------
 
-    def _level_loops(self, depth: int, dims: Sequence[str], place: Place) -> None:
-        """The loops of level number `depth` over `dims`, outermost first, and what is inside."""
-        level = self.plan.levels[depth]
-        moving = [dim for dim in dims if level.tile[dim] < place.ranges[dim].size]
-        packs = level.name == self.plan.packing and place.panels is None
-        if packs and not self.problem.weights.dims.intersection(moving):
-            place, packs = self._pack_block(depth, place), False
-        sizes = sizes_of(place.ranges)
-        if not moving or (not packs and self._streams(level, moving, sizes)):
-            self._cores(place) if depth == 0 else self._next_level(depth + 1, place)
+    def _steps(self, steps: Sequence[Step], place: Place, inside: Callable[[Place], None]) -> None:
+        """Loops and packing, outermost first, and what is `inside` of all."""
+        if not steps:
+            inside(place)
             return
-        dim, rest = moving[0], moving[1:]
-        range_, size = place.ranges[dim], level.tile[dim]
-        name = f"{dim}_{level.name}"
-        with self.builder.loop(name, range_.start, range_.ends, size) as (index, *_):
-            tile = range_.tile(index, size, place.deeper)
-            self._level_loops(depth, rest, self._inside(place, dim, tile))
-
-    def _next_level(self, depth: int, place: Place) -> None:
-        """Level number `depth`, or the register tiles if there is no such level."""
-        if depth < len(self.plan.levels):
-            self._level_loops(depth, self.plan.levels[depth].order, place)
-        else:
-            self._register_tiles(self.problem.parallel_dims, place)
-
-    def _streams(self, level: Level, moving: Sequence[str], sizes: Mapping[str, int]) -> bool:
-        """Whether the loops that are left only step through the reduction of one register tile.
-
-        Then the microkernel runs through all of it, and the accumulators never leave the registers.
-        """
-        return (
-            level is self.plan.levels[-1]
-            and all(dim in self.problem.reduction_dims for dim in moving)
-            and all(
-                sizes[dim] <= self.plan.microkernel.extent(dim)
-                for dim in self.problem.parallel_dims
-            )
-        )
-
-    def _split_reduction(
-        self, levels: Sequence[Level], outer: Mapping[str, int]
-    ) -> dict[str, int] | None:
-        """What the outermost loop of `levels` that splits the reduction, inside a tile of `outer`,
-        covers of each dim, if there is one and partial sums are not best kept in the output."""
-        sizes, kernel = dict(outer), self.plan.microkernel
-        if keeps_sums_in_output(self.problem, kernel):
-            return None
-        for level in levels:
-            packs = level.name == self.plan.packing and self.constant_panels is None
-            for i, dim in enumerate(level.order):
-                moving = [d for d in level.order[i:] if level.tile[d] < sizes[d]]
-                packs = packs and not self.problem.weights.dims.isdisjoint(moving)
-                if not moving or (not packs and self._streams(level, moving, sizes)):
-                    break
-                if dim in moving and dim in self.problem.reduction_dims:
-                    return sizes
-                sizes[dim] = min(sizes[dim], level.tile[dim])
-        return None
+        step, rest = steps[0], steps[1:]
+        if isinstance(step, Packing):
+            self._steps(rest, self._pack(step, place), inside)
+            return
+        range_ = place.ranges[step.dim]
+        with self.builder.loop(step.name, range_.start, range_.ends, step.step) as (index, *_):
+            tile = range_.tile(index, step.step, place.deeper)
+            self._steps(rest, self._inside(place, step.dim, tile), inside)
 
     def _cores(self, place: Place) -> None:
         """The split of the outermost tile between cores."""
-        ranges = place.ranges
-        shares = {
-            dim: self.plan.core_tile(dim, self.problem.extent(dim))
-            for dim, ways in self.plan.parallel.items()
-            if ways > 1
-        }
-        split = [dim for dim in ranges if dim in shares and shares[dim] < ranges[dim].size]
+        ranges, split = place.ranges, self._nest.split
         if not split:
             self._share(place)
             return
         with self.builder.parallel(
-            [f"{dim}_core" for dim in split],
-            [ranges[dim].start for dim in split],
-            [ranges[dim].ends for dim in split],
-            [shares[dim] for dim in split],
+            [loop.name for loop in split],
+            [ranges[loop.dim].start for loop in split],
+            [ranges[loop.dim].ends for loop in split],
+            [loop.step for loop in split],
         ) as indices:
             depth = place.deeper
-            for dim, index in zip(split, indices, strict=True):
-                part = ranges[dim].tile(index, shares[dim], depth)
-                place = replace(place.at(dim, part), share={**place.share, dim: part})
+            for loop, index in zip(split, indices, strict=True):
+                part = ranges[loop.dim].tile(index, loop.step, depth)
+                place = replace(place.at(loop.dim, part), share={**place.share, loop.dim: part})
             self._share(place)
 
-    def _share(self, place: Place) -> None:
-        """One core's share; it owns the packed block if that is of an inner level."""
-        sizes = sizes_of(place.ranges)
-        scratch = sums = None
-        if place.panels is None and place.scratch is None and self.plan.packing != "none":
-            tile = self._level(self.plan.packing).tile
-            scratch = self._allocate({dim: min(tile[dim], size) for dim, size in sizes.items()})
-            place = replace(place, scratch=scratch)
-        split = self._split_reduction(self.plan.levels[1:], sizes)
-        if split is not None and place.sums is None:
-            sums = self._allocate_sums(split)
-            place = replace(place, sums=sums)
-        self._next_level(1, place)
-        self._free(sums, scratch)
+    def _share(self, outer: Place) -> None:
+        """One core's share; it owns what it packs, and the sums that only it keeps."""
+        place = self._with_sums(self._nest.own, self._with_panels(self._nest.own, outer))
+        self._steps(self._nest.own, place, self._register_tile)
+        self._free(
+            place.sums if outer.sums is None else None,
+            place.scratch if outer.scratch is None else None,
+        )
         if self.operands.nontemporal:
             self.builder.fence()
 
     # ---- register tiles ----------------------------------------------------------------------
 
-    def _register_tiles(self, dims: Sequence[str], place: Place) -> None:
-        if not dims:
-            self._edges(self.problem.parallel_dims, self._reading_once(place), {})
-            return
-        dim, range_ = dims[0], place.ranges[dims[0]]
-        unit = self.plan.microkernel.extent(dim)
-        if unit >= range_.size:
-            self._register_tiles(dims[1:], place)
-            return
-        with self.builder.loop(dim, range_.start, range_.ends, unit) as (index, *_):
-            tile = range_.tile(index, unit, place.deeper)
-            self._register_tiles(dims[1:], self._inside(place, dim, tile))
+    def _register_tile(self, place: Place) -> None:
+        self._edges(self.problem.parallel_dims, self._reading_once(place), {})
 
     def _edges(self, dims: Sequence[str], place: Place, sizes: Mapping[str, int]) -> None:
         """Whole register tiles, and specialised ones where the last of a dim is cut short."""

@@ -23,10 +23,12 @@ from mopt_mlir.problem import Problem, Role
 
 
 def panel_shape(problem: Problem, kernel: Microkernel, sizes: Mapping[str, int]) -> list[int]:
-    """Shape of the panels of a block of weights of `sizes` elements per dim."""
+    """Shape of the panels of a block of weights of `sizes` elements per dim, 1 where none is given:
+    weights of a single channel may have no dim for it."""
     (channel,) = problem.by_role(Role.OUT_CHANNEL)
     width = kernel.extent(channel)
-    return [-(-sizes[channel] // width), *(sizes[dim] for dim in kernel.reduction), width]
+    reduction = (sizes.get(dim, 1) for dim in kernel.reduction)
+    return [-(-sizes.get(channel, 1) // width), *reduction, width]
 
 
 def pack_constant(problem: Problem, kernel: Microkernel, weights: NDArray[Any]) -> NDArray[Any]:

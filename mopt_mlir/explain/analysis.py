@@ -8,7 +8,7 @@ from math import prod
 from mopt_mlir.explain.alternatives import Alternative, runners_up
 from mopt_mlir.explain.completion import NotPredictableError, completed
 from mopt_mlir.explain.explanation import CacheUse, Explanation, Forecast, Registers, Transfer
-from mopt_mlir.explain.nest import loop_nest
+from mopt_mlir.loop_nest import LoopNest
 from mopt_mlir.machine.machine import Machine
 from mopt_mlir.model.classes import class_name
 from mopt_mlir.model.cost import MEMORY, cache_bytes, predict, usable
@@ -71,7 +71,7 @@ def explain(
         problem=problem,
         machine=machine,
         plan=plan,
-        nest=loop_nest(problem, plan, constant_weights=constant_weights),
+        nest=LoopNest.of(problem, plan, constant_weights=constant_weights).steps,
         registers=registers,
         caches=caches,
         forecast=forecast,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import prod
 
 from mopt_mlir.explain.alternatives import Alternative
-from mopt_mlir.explain.nest import Step
+from mopt_mlir.loop_nest import Step
 from mopt_mlir.machine.machine import Machine
 from mopt_mlir.plan import Plan, Prediction
 from mopt_mlir.problem import Problem

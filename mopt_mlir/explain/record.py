@@ -7,7 +7,7 @@ from typing import Any
 
 from mopt_mlir.explain.alternatives import Alternative
 from mopt_mlir.explain.explanation import CacheUse, Explanation, Forecast, Registers, Transfer
-from mopt_mlir.explain.nest import CORES, Loop, Step
+from mopt_mlir.loop_nest import CORES, Loop, Step
 from mopt_mlir.plan import Plan
 
 SCHEMA = 1

@@ -10,7 +10,7 @@ from mopt_mlir.explain import units
 from mopt_mlir.explain.alternatives import Alternative
 from mopt_mlir.explain.explanation import CacheUse, Explanation, Forecast
 from mopt_mlir.explain.moves import INNERMOST, kernel_text
-from mopt_mlir.explain.nest import CORES, REDUCTION, REGISTERS, Loop, Packing, Step
+from mopt_mlir.loop_nest import CORES, REDUCTION, REGISTERS, Loop, Packing, Step
 from mopt_mlir.problem import LinearForm, Problem, Role, Tensor
 
 SHOWN = 5

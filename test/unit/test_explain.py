@@ -20,10 +20,10 @@ from mopt_mlir.compilation import load_module, run_passes
 from mopt_mlir.explain import Explanation, explain, units
 from mopt_mlir.explain.alternatives import KINDS
 from mopt_mlir.explain.html import to_html
-from mopt_mlir.explain.nest import CORES, Loop, Packing
 from mopt_mlir.explain.picture import to_png, to_svg
 from mopt_mlir.explain.record import to_record
 from mopt_mlir.explain.text import to_text
+from mopt_mlir.loop_nest import CORES, Loop, Packing
 from mopt_mlir.machine import by_name
 from mopt_mlir.model.cost import predict
 from mopt_mlir.operators import operators_of

@@ -1,7 +1,9 @@
-"""The loop nest that a plan stands for, without any code: what `codegen.nest` generates from it.
+"""The loop nest that a plan stands for: what `mopt-tile` generates and `mopt-explain` shows.
 
-Names and order are those of the generated loops, so that this can be read beside the IR; a loop
-that would run once is left out, as it is there.
+From outside to inside: tiles of the outermost level, the split between cores, tiles of the further
+levels, register tiles (in the order of the problem's dims), and the microkernel's reduction. A loop
+that would run once is left out. Weights are packed as soon as all loops of their level that move in
+them are open.
 """
 
 from __future__ import annotations
@@ -53,13 +55,26 @@ class Packing:
 Step = Loop | Packing
 
 
-def loop_nest(problem: Problem, plan: Plan, *, constant_weights: bool = False) -> tuple[Step, ...]:
-    """The loops of `plan` from the outside in, and where among them weights are packed.
+@dataclass(frozen=True)
+class LoopNest:
+    """`shared` is what all cores run through together, `split` gives each core its share, which it
+    runs through in its `own` loops, from tile to register tile; in these is the `reduction`. Each
+    from the outside in."""
 
-    With `constant_weights`, panels of the whole weights are made when the code is generated, not
-    when it runs. `plan` must fit `problem` (see `Plan.check`).
-    """
-    return tuple(_Walk(problem, plan, constant_weights).steps())
+    shared: tuple[Step, ...]
+    split: tuple[Loop, ...]
+    own: tuple[Step, ...]
+    reduction: tuple[Loop, ...]
+
+    @staticmethod
+    def of(problem: Problem, plan: Plan, *, constant_weights: bool = False) -> LoopNest:
+        """With `constant_weights`, panels of the whole weights are made when the code is generated,
+        not when it runs. `plan` must fit `problem` (see `Plan.check`)."""
+        return _Walk(problem, plan, constant_weights).nest()
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        return (*self.shared, *self.split, *self.own, *self.reduction)
 
 
 class _Walk:
@@ -68,26 +83,39 @@ class _Walk:
     def __init__(self, problem: Problem, plan: Plan, constant_weights: bool) -> None:
         self.problem, self.plan = problem, plan
         self.sizes = dict(problem.extents)
+        self.ways = prod(plan.parallel.values())
         done = plan.packing == "none" or (constant_weights and plan.packing == "whole")
         self.packs = not done
 
-    def steps(self) -> Iterator[Step]:
-        plan = self.plan
-        if self.packs and plan.packing == "whole":
-            yield self._pack(self.sizes, prod(plan.parallel.values()))
-        for level in plan.levels[:1]:
-            ways = prod(plan.parallel.values())
-            yield from self._band(level, ways)
-        yield from self._split()
-        for level in plan.levels[1:]:
+    def nest(self) -> LoopNest:
+        kernel = self.plan.microkernel
+        shared, split = tuple(self._shared()), tuple(self._split())
+        own = tuple(self._own())
+        return LoopNest(shared, split, own, tuple(self._loops(REDUCTION, kernel.reduction, {})))
+
+    def _shared(self) -> Iterator[Step]:
+        if self.packs and self.plan.packing == "whole":
+            yield self._pack(self.sizes, self.ways)
+        for level in self.plan.levels[:1]:
+            yield from self._band(level, self.ways)
+
+    def _split(self) -> Iterator[Loop]:
+        """The loops over the cores' shares."""
+        shares = {
+            dim: self.plan.core_tile(dim, self.problem.extent(dim))
+            for dim, ways in self.plan.parallel.items()
+            if ways > 1
+        }
+        split = [dim for dim in self.problem.names if dim in shares]
+        yield from self._loops(CORES, split, shares)
+
+    def _own(self) -> Iterator[Step]:
+        for level in self.plan.levels[1:]:
             yield from self._band(level, 1)
-        kernel = plan.microkernel
-        yield from self._loops(REGISTERS, self.problem.parallel_dims, kernel.tile)
-        yield from self._loops(REDUCTION, kernel.reduction, {})
+        yield from self._loops(REGISTERS, self.problem.parallel_dims, self.plan.microkernel.tile)
 
     def _band(self, level: Level, cores: int) -> Iterator[Step]:
-        """The loops of a level. Weights are packed as soon as the last loop that moves them is
-        open."""
+        """The loops of a level, and the packing of its weights."""
         packs = self.packs and level.name == self.plan.packing
         for position in range(len(level.order) + 1):
             left = [d for d in level.order[position:] if level.tile[d] < self.sizes[d]]
@@ -101,7 +129,7 @@ class _Walk:
 
     def _streams(self, level: Level, left: Sequence[str]) -> bool:
         """Whether what is left are only steps through the reduction of one register tile: the
-        kernel runs through all of it, and its accumulators stay in registers."""
+        microkernel runs through all of it, and its accumulators stay in registers."""
         return (
             level is self.plan.levels[-1]
             and set(left) <= set(self.problem.reduction_dims)
@@ -110,16 +138,6 @@ class _Walk:
                 for dim in self.problem.parallel_dims
             )
         )
-
-    def _split(self) -> Iterator[Step]:
-        """The loops over the cores' shares."""
-        shares = {
-            dim: self.plan.core_tile(dim, self.problem.extent(dim))
-            for dim, ways in self.plan.parallel.items()
-            if ways > 1
-        }
-        split = [dim for dim in self.problem.names if dim in shares]
-        yield from self._loops(CORES, split, shares)
 
     def _loops(self, band: str, dims: Sequence[str], tile: Mapping[str, int]) -> Iterator[Loop]:
         for dim in dims:
