@@ -40,10 +40,20 @@ def test_no_two_are_alike(plans: tuple[Plan, ...]) -> None:
     assert all(a != b for a, b in combinations(plans, 2))
 
 
-def test_each_is_farthest_from_those_before_it(plans: tuple[Plan, ...]) -> None:
-    """The least distance to an earlier one falls from plan to plan."""
+def test_each_is_far_from_those_before_it_and_cheap(plans: tuple[Plan, ...]) -> None:
+    """The least distance to an earlier one, times how much less than 5% it costs, falls from plan
+    to plan."""
     least = [min(apart(plan, other) for other in plans[:n]) for n, plan in enumerate(plans) if n]
-    assert all(near <= far + 1e-6 for far, near in pairwise(least))
+    left = [0.05 - above_best(plan, plans) for plan in plans[1:]]
+    worth = [far * cheap for far, cheap in zip(least, left, strict=True)]
+    assert all(less <= more + 1e-6 for more, less in pairwise(worth))
+    assert max(above_best(plan, plans) for plan in plans) < 0.03
+
+
+def above_best(plan: Plan, plans: tuple[Plan, ...]) -> float:
+    assert plan.prediction is not None
+    assert plans[0].prediction is not None
+    return plan.prediction.cost / plans[0].prediction.cost - 1
 
 
 def apart(a: Plan, b: Plan) -> float:
