@@ -9,7 +9,7 @@ often each time asks before its first step, as finding the pixel of a step takes
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from math import gcd
@@ -39,13 +39,64 @@ the first of eight makes a 3x3 layer of 128 channels with stride 2 7% faster.)""
 
 
 @dataclass(frozen=True)
-class PixelPrefetch:
-    """The input of a later register tile that one asks for: of each channel in the loop over
-    `channels`, at each step over `dim`, which is that one, or a loop around it, or none.
+class Pixels:
+    """Pixels of `tensor` that a register tile asks for, in parts of `count`.
 
-    Along the axis `row` of pixels these are `pixels` from `first` on, `apart` of them from one to
-    the next, and as many further on at each step of the loop over the taps `tap`, if there is one.
-    Of the other image dims of the microkernel it is all pixels, `rows` of them.
+    Along the axis `row` these are `apart` from one to the next, from `first` on, and as many
+    further on at each step of the loop over the taps `tap`, if there is one. Of the other image
+    dims of the microkernel it is all pixels, `rows` of them.
+    """
+
+    tensor: Tensor
+    row: int
+    first: Index
+    count: int
+    apart: int
+    tap: str | None
+    rows: Sequence[Mapping[str, int]]
+
+    @staticmethod
+    def of(
+        builder: Builder,
+        tensor: Tensor,
+        kernel: Microkernel,
+        ranges: Mapping[str, Range],
+        later: NextInput,
+    ) -> Pixels | None:
+        """The part of the register tile at the start of `ranges` in `later`, if that has pixels."""
+        sizes = {dim: size for dim, size in kernel.tile.items() if dim in tensor.dims}
+        along = max(sizes, key=lambda dim: sizes[dim], default=None)
+        if along is None:
+            return None
+        row = next(i for i, axis in enumerate(tensor.axes) if along in axis.dims)
+        outer = kernel.reduction[:-1]
+        tap = next((dim for dim in outer if dim in tensor.axes[row].dims), None)
+        taps = 1 if tap is None else ranges[tap].size
+        apart = dict(tensor.axes[row].terms)[along] if taps == 1 else 1
+        last = reach(tensor.axes[row], {along: sizes[along], tap or "": taps})
+        each, part = part_of(builder, -(-(last // apart + 1) // taps), later, ranges)
+        others = [dim for dim in sizes if dim != along]
+        rows = [
+            dict(zip(others, offsets, strict=True))
+            for offsets in product(*(range(sizes[dim]) for dim in others))
+        ]
+        first = part * (each * taps)
+        return Pixels(tensor, row, first, each, apart, tap if taps > 1 else None, rows)
+
+    def every(self, turns: int, at: Mapping[str, Index], offset: Index) -> Iterator[list[Index]]:
+        """Where every pixel of so many lies in memory, from `offset` behind that at `at` on."""
+        for moved in self.rows:
+            where = element(self.tensor, {**at, **{dim: at[dim] + n for dim, n in moved.items()}})
+            before, pixel, behind = where[: self.row], where[self.row], where[self.row + 1 :]
+            for number in range(0, self.count, turns):
+                yield [*before, pixel + (offset + number) * self.apart, *behind]
+
+
+@dataclass(frozen=True)
+class PixelPrefetch:
+    """The input of a `later` register tile that one asks for, `into` a cache: `pixels` of each
+    channel in the loop over `channels`, at each step over `dim`, which is that one, or a loop
+    around it, or none. The register tile begins at `starts`.
 
     Inside of the loop over the channels it begins anew after so many `steps`: the channels of a
     line, or fewer if the loop has not as many; a power of two, as there is no cheap remainder of
@@ -54,19 +105,13 @@ class PixelPrefetch:
     """
 
     builder: Builder
-    tensor: Tensor
     memref: Any
-    channels: str
-    dim: str | None
+    pixels: Pixels
     later: NextInput
     into: str
     starts: Mapping[str, Index]
-    rows: Sequence[Mapping[str, int]]
-    row: int
-    tap: str | None
-    first: Index
-    pixels: int
-    apart: int
+    channels: str
+    dim: str | None
     steps: int
     lines: int = 0
 
@@ -84,64 +129,43 @@ class PixelPrefetch:
         tensor, later = problem.input, upcoming.input
         if later is None or not has_channels_last(problem, kernel, ranges):
             return None
-        *outer, dim = kernel.reduction
-        sizes = {d: n for d, n in kernel.tile.items() if d in tensor.dims}
-        along = max(sizes, key=lambda d: sizes[d], default=None)
-        if along is None:
+        pixels = Pixels.of(builder, tensor, kernel, ranges, later)
+        if pixels is None:
             return None
-        row = next(i for i, axis in enumerate(tensor.axes) if along in axis.dims)
-        tap = next((d for d in outer if d in tensor.axes[row].dims), None)
-        taps = 1 if tap is None else ranges[tap].size
-        apart = dict(tensor.axes[row].terms)[along] if taps == 1 else 1
-        last = reach(tensor.axes[row], {along: sizes[along], tap or "": taps})
-        each, part = part_of(builder, -(-(last // apart + 1) // taps), later, ranges)
-        others = [d for d in sizes if d != along]
-        rows = [
-            dict(zip(others, offsets, strict=True))
-            for offsets in product(*(range(sizes[d]) for d in others))
-        ]
-        line = LINE_BYTES // tensor.element.size
+        *outer, dim = kernel.reduction
         found = PixelPrefetch(
-            builder,
-            tensor,
-            memref,
-            dim,
-            dim,
-            later,
-            upcoming.into,
-            {d: range_.start for d, range_ in ranges.items()},
-            rows,
-            row,
-            tap if taps > 1 else None,
-            part * (each * taps),
-            each,
-            apart,
-            power_of_two(min(ranges[dim].size, line)),
+            builder=builder,
+            memref=memref,
+            pixels=pixels,
+            later=later,
+            into=upcoming.into,
+            starts={d: range_.start for d, range_ in ranges.items()},
+            channels=dim,
+            dim=dim,
+            steps=power_of_two(min(ranges[dim].size, _line(tensor))),
         )
-        ways = [found._by_lines(ranges[dim], line), found]
+        ways = [found._by_lines(ranges[dim]), found]
         if not ranges[dim].exact:
-            ways.insert(0, found._before(ranges, outer, line))
+            ways.insert(0, found._before(ranges, outer))
         return next((way for way in ways if way._has_room(kernel, ranges[dim].size)), None)
 
-    def _by_lines(self, channels: Range, line: int) -> PixelPrefetch:
-        """The same line by line, if the loop over `channels` begins or ends inside of lines, of
-        `line` channels."""
-        lines = self._lines(channels, line)
-        if lines == max(1, channels.size // line):
+    def _by_lines(self, channels: Range) -> PixelPrefetch:
+        """The same line by line, if the loop over `channels` begins or ends inside of lines."""
+        lines = self._lines(channels)
+        if lines == max(1, channels.size // _line(self.pixels.tensor)):
             return self
         return replace(self, steps=power_of_two(channels.size // lines), lines=lines)
 
-    def _before(
-        self, ranges: Mapping[str, Range], outer: Sequence[str], line: int
-    ) -> PixelPrefetch:
+    def _before(self, ranges: Mapping[str, Range], outer: Sequence[str]) -> PixelPrefetch:
         """The same before the loop over the channels, in the nearest loop of `outer`, if any."""
         loops = [dim for dim in outer if not ranges[dim].is_point]
-        lines = self._lines(ranges[self.channels], line)
+        lines = self._lines(ranges[self.channels])
         return replace(self, dim=loops[-1] if loops else None, steps=1, lines=lines)
 
-    def _lines(self, channels: Range, line: int) -> int:
-        """How many lines of `line` channels those of a loop are parts of, at most."""
-        outer = (stride or 0 for stride in self.tensor.strides[:-1])  # 0 where it is unknown
+    def _lines(self, channels: Range) -> int:
+        """How many lines the channels of a loop are parts of, at most."""
+        line = _line(self.pixels.tensor)
+        outer = (stride or 0 for stride in self.pixels.tensor.strides[:-1])  # 0 where it is unknown
         grain = gcd(channels.grain, line, *outer)  # it begins at a multiple of that
         begins = line - min(grain, line)  # at most so far into a line
         return -(-(begins + channels.size) // line)
@@ -155,7 +179,7 @@ class PixelPrefetch:
     @property
     def turns(self) -> int:
         """How many of the `steps` ask for other pixels: a power of two."""
-        return min(self.steps, 1 << (self.pixels - 1).bit_length())
+        return min(self.steps, 1 << (self.pixels.count - 1).bit_length())
 
     @property
     def every(self) -> int:
@@ -166,22 +190,23 @@ class PixelPrefetch:
     def at_once(self) -> int:
         """Lines that each step asks for."""
         lines = 1 if self.dim == self.channels else self.lines
-        return lines * len(self.rows) * -(-self.pixels // self.turns)
+        return lines * len(self.pixels.rows) * -(-self.pixels.count // self.turns)
 
     def emit(self, point: Mapping[str, Index]) -> None:
         """Ask for the lines of the step at `point`."""
         later = self.later
         at = {**self.starts, **point}
         at[later.dim] = at[later.dim] + later.step
-        offset = self.first
-        if self.tap is not None:
-            offset = offset + (point[self.tap] - self.starts[self.tap]) * self.pixels
-            at[self.tap] = self.starts[self.tap]
+        offset, tap = self.pixels.first, self.pixels.tap
+        if tap is not None:
+            offset = offset + (point[tap] - self.starts[tap]) * self.pixels.count
+            at[tap] = self.starts[tap]
         if self.dim == self.channels:
             self._emit_step(at, offset, point[self.channels])
             return
+        line = _line(self.pixels.tensor)
         for number in range(self.lines):
-            self._ask({**at, self.channels: at[self.channels] + number * self._line}, offset)
+            self._ask({**at, self.channels: at[self.channels] + number * line}, offset)
 
     def _emit_step(self, at: dict[str, Index], offset: Index, step: Index) -> None:
         """Ask for what comes in a step of the loop over the channels, if anything does."""
@@ -190,7 +215,7 @@ class PixelPrefetch:
             start = self.starts[self.channels]
             step = step - start
             line = self.builder.apply("line", step, self.steps)
-            at[self.channels] = start + line * self._line
+            at[self.channels] = start + line * _line(self.pixels.tensor)
             if self.later.dim == self.channels:
                 at[self.channels] = at[self.channels] + self.later.step
             conditions.append((Index(constant=self.lines * self.steps - 1) - step, False))
@@ -201,19 +226,15 @@ class PixelPrefetch:
             conditions.insert(0, (due, True))
         self.builder.branch(conditions, lambda: self._ask(at, offset), lambda: None)
 
-    def _ask(self, at: dict[str, Index], offset: Index) -> None:
+    def _ask(self, at: Mapping[str, Index], offset: Index) -> None:
         """Ask for a line of every turn's pixel from `offset` on."""
-        for moved in self.rows:
-            where = element(self.tensor, at | {d: at[d] + by for d, by in moved.items()})
-            before, pixel, behind = where[: self.row], where[self.row], where[self.row + 1 :]
-            for number in range(0, self.pixels, self.turns):
-                run = pixel + (offset + number) * self.apart
-                self.builder.prefetch(self.memref, [*before, run, *behind], self.into)
+        for where in self.pixels.every(self.turns, at, offset):
+            self.builder.prefetch(self.memref, where, self.into)
 
-    @property
-    def _line(self) -> int:
-        """Elements of a line."""
-        return LINE_BYTES // self.tensor.element.size
+
+def _line(tensor: Tensor) -> int:
+    """Elements of a line."""
+    return LINE_BYTES // tensor.element.size
 
 
 def has_channels_last(problem: Problem, kernel: Microkernel, ranges: Mapping[str, Range]) -> bool:
