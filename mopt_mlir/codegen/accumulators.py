@@ -17,6 +17,7 @@ from mopt_mlir.codegen.index import Index
 from mopt_mlir.codegen.operands import Operands, Position, element
 from mopt_mlir.codegen.partials import Partials
 from mopt_mlir.codegen.ranges import Range
+from mopt_mlir.codegen.register_tile import RegisterTile
 from mopt_mlir.codegen.transpose import transpose
 from mopt_mlir.problem import Problem, Role
 
@@ -25,8 +26,8 @@ _FAR = 1 << 40
 
 
 @dataclass(frozen=True)
-class AccumulatorTile:
-    """The accumulators of one register tile, numbered `vector * len(scalars) + scalar`.
+class Accumulators:
+    """The values of the accumulators of the register `tile` at `start`.
 
     Between two visits they are in `partials`, if there are any, else in the output.
     """
@@ -34,10 +35,7 @@ class AccumulatorTile:
     builder: Builder
     problem: Problem
     operands: Operands
-    lanes: int
-    lane_dim: str
-    vectors: tuple[Position, ...]
-    scalars: tuple[Position, ...]
+    tile: RegisterTile
     start: Mapping[str, Index]
     partials: Partials | None = None
 
@@ -54,14 +52,17 @@ class AccumulatorTile:
         resume = self._zeros if self.partials is None else self._restore
         if begin == resume:
             return begin()
-        type_ = self.builder.vector_type(self.lanes, self.operands.output.type.element_type)
-        count = len(self.vectors) * len(self.scalars)
-        return self.builder.branch(self.is_first(reduction), begin, resume, [type_] * count)
+        types = [self._vector_type] * self.tile.count
+        return self.builder.branch(self.is_first(reduction), begin, resume, types)
 
     def _restore(self) -> list[Any]:
         assert self.partials is not None
         tile = self.partials.tile(self.start)
-        return self.partials.load(self.builder, tile, len(self.vectors) * len(self.scalars))
+        return self.partials.load(self.builder, tile, self.tile.count)
+
+    @property
+    def _vector_type(self) -> Any:
+        return self.builder.vector_type(self.tile.lanes, self.operands.output.type.element_type)
 
     @property
     def _accumulates(self) -> bool:
@@ -69,35 +70,32 @@ class AccumulatorTile:
         return self.operands.fill is None and self.operands.bias is None
 
     def _zeros(self) -> list[Any]:
-        vector_type = self.builder.vector_type(self.lanes, self.operands.output.type.element_type)
-        zeros = self.builder.zeros(vector_type)
-        return [zeros] * (len(self.vectors) * len(self.scalars))
+        return [self.builder.zeros(self._vector_type)] * self.tile.count
 
     def _fresh(self) -> list[Any]:
-        vector_type = self.builder.vector_type(self.lanes, self.operands.output.type.element_type)
         if self.operands.bias is None:
-            value = self.builder.broadcast(vector_type, self.operands.fill)
-            return [value] * (len(self.vectors) * len(self.scalars))
+            value = self.builder.broadcast(self._vector_type, self.operands.fill)
+            return [value] * self.tile.count
         (channel,) = self.problem.by_role(Role.OUT_CHANNEL)
         loaded: dict[tuple[int, int], Any] = {}
         values = []
-        for vector in self.vectors:
-            for scalar in self.scalars:
+        for vector in self.tile.vectors:
+            for scalar in self.tile.scalars:
                 offset = vector.offset(channel) + scalar.offset(channel)
                 index = [self.start[channel] + offset]
-                valid = vector.valid if self.lane_dim == channel else 1
+                valid = vector.valid if self.tile.lane_dim == channel else 1
                 if (offset, valid) not in loaded:
-                    loaded[offset, valid] = self._bias(vector_type, index, valid, channel)
+                    loaded[offset, valid] = self._bias(index, valid, channel)
                 values.append(loaded[offset, valid])
         return values
 
-    def _bias(self, vector_type: Any, index: list[Index], valid: int, channel: str) -> Any:
-        bias, builder = self.operands.bias, self.builder
-        if self.lane_dim != channel:
+    def _bias(self, index: list[Index], valid: int, channel: str) -> Any:
+        bias, builder, vector_type = self.operands.bias, self.builder, self._vector_type
+        if self.tile.lane_dim != channel:
             return builder.broadcast(vector_type, builder.load(bias, index, "bias"))
         strides, _ = bias.type.get_strides_and_offset()
         if strides[0] == 1:
-            return builder.vector_load(bias, index, self.lanes, valid, "bias")
+            return builder.vector_load(bias, index, self.tile.lanes, valid, "bias")
         vector = builder.zeros(vector_type)
         for lane in range(valid):
             vector = builder.insert(builder.load(bias, [index[0] + lane], "bias"), vector, lane)
@@ -146,11 +144,11 @@ class AccumulatorTile:
     def write(self, accumulators: Sequence[Any], *, onto: bool = False) -> None:
         """Store every valid element of the accumulators to the output, or its sum with what is
         there, if `onto` that."""
-        if self.problem.output.runs_along(self.lane_dim):
-            for v, vector in enumerate(self.vectors):
-                for q, scalar in enumerate(self.scalars):
+        if self.problem.output.runs_along(self.tile.lane_dim):
+            for v, vector in enumerate(self.tile.vectors):
+                for q, scalar in enumerate(self.tile.scalars):
                     where = self._output(vector, scalar)
-                    value = accumulators[v * len(self.scalars) + q]
+                    value = accumulators[self.tile.number(v, q)]
                     past = self.operands.nontemporal
                     self._store(value, self.operands.output, where, vector.valid, onto, past)
         elif (along := self._transposable()) is not None:
@@ -169,7 +167,7 @@ class AccumulatorTile:
     ) -> None:
         """Store the first `valid` lanes of `value` to consecutive elements of `memory`."""
         if onto:
-            there = self.builder.vector_load(memory, where, self.lanes, valid, "acc")
+            there = self.builder.vector_load(memory, where, self.tile.lanes, valid, "acc")
             value = self.builder.add(value, there)
         self.builder.vector_store(value, memory, where, valid, nontemporal)
 
@@ -178,29 +176,29 @@ class AccumulatorTile:
             dim: start + vector.offset(dim) + scalar.offset(dim)
             for dim, start in self.start.items()
         }
-        point[self.lane_dim] = point[self.lane_dim] + lane
+        point[self.tile.lane_dim] = point[self.tile.lane_dim] + lane
         return element(self.problem.output, point)
 
     # ---- transposed --------------------------------------------------------------------------
 
     def _transposable(self) -> str | None:
         """A dim of the scalars that lies along the output's memory, if any."""
-        if len(self.scalars) < 2 or self.lanes < 2:
+        if len(self.tile.scalars) < 2 or self.tile.lanes < 2:
             return None
-        dims = [dim for dim, _ in self.scalars[0].offsets]
+        dims = [dim for dim, _ in self.tile.scalars[0].offsets]
         return next((dim for dim in dims if self.problem.output.runs_along(dim)), None)
 
     def _runs(self) -> list[list[int]]:
         """Scalars in groups of up to `lanes` that follow each other in memory: along a row, and on
         into the next one if they are whole rows."""
-        dims = [dim for dim, _ in self.scalars[0].offsets]
+        dims = [dim for dim, _ in self.tile.scalars[0].offsets]
         rows = frozenset[str]().union(*(axis.dims for axis in self.problem.output.axes[-2:]))
         steps = {dim: self.problem.output.step(dim) if dim in rows else None for dim in dims}
         runs: list[list[int]] = []
         before = None
-        for q, scalar in enumerate(self.scalars):
+        for q, scalar in enumerate(self.tile.scalars):
             place = sum(scalar.offset(dim) * (step or _FAR) for dim, step in steps.items())
-            if before is None or place != before + 1 or len(runs[-1]) == self.lanes:
+            if before is None or place != before + 1 or len(runs[-1]) == self.tile.lanes:
                 runs.append([])
             runs[-1].append(q)
             before = place
@@ -209,7 +207,7 @@ class AccumulatorTile:
     def _memory(self, runs: Sequence[Sequence[int]], along: str) -> Any:
         """The output, its last two axes joined if any of `runs` goes on into the next row."""
         output = self.operands.output
-        columns = [[self.scalars[q].offset(along) for q in run] for run in runs]
+        columns = [[self.tile.scalars[q].offset(along) for q in run] for run in runs]
         if all(run[-1] - run[0] == len(run) - 1 for run in columns):
             return output
         axes = range(len(output.type.shape))
@@ -217,23 +215,23 @@ class AccumulatorTile:
 
     def _start(self, memory: Any, vector: Position, run: Sequence[int], lane: int) -> list[Index]:
         """Where scalars that follow each other begin in `memory`."""
-        where = self._output(vector, self.scalars[run[0]], lane)
+        where = self._output(vector, self.tile.scalars[run[0]], lane)
         if memory is self.operands.output:
             return where
         *outer, row, column = where
         return [*outer, row * self.operands.output.type.shape[-1] + column]
 
     def _transpose(self, rows: list[Any]) -> list[Any]:
-        missing = self.lanes - len(rows)
+        missing = self.tile.lanes - len(rows)
         padding = [self.builder.poison(rows[0].type)] * missing if missing else []
         return transpose(self.builder, rows + padding, self.problem.output.element.size)
 
     def _write_transposed(self, accumulators: Sequence[Any], along: str, onto: bool) -> None:
         runs = self._runs()
         memory = self._memory(runs, along)
-        for v, vector in enumerate(self.vectors):
+        for v, vector in enumerate(self.tile.vectors):
             for run in runs:
-                rows = [accumulators[v * len(self.scalars) + q] for q in run]
+                rows = [accumulators[self.tile.number(v, q)] for q in run]
                 for lane, column in enumerate(self._transpose(rows)[: vector.valid]):
                     where = self._start(memory, vector, run, lane)
                     self._store(column, memory, where, len(run), onto)
@@ -241,11 +239,11 @@ class AccumulatorTile:
     # ---- element by element ------------------------------------------------------------------
 
     def _write_elements(self, accumulators: Sequence[Any], onto: bool) -> None:
-        for v, vector in enumerate(self.vectors):
-            for q, scalar in enumerate(self.scalars):
+        for v, vector in enumerate(self.tile.vectors):
+            for q, scalar in enumerate(self.tile.scalars):
                 for lane in range(vector.valid):
                     where = self._output(vector, scalar, lane)
-                    value = self.builder.extract(accumulators[v * len(self.scalars) + q], lane)
+                    value = self.builder.extract(accumulators[self.tile.number(v, q)], lane)
                     if onto:
                         there = self.builder.load(self.operands.output, where, "acc")
                         value = self.builder.add(value, there)

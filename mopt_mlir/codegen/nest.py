@@ -12,7 +12,7 @@ from mopt_mlir.buffers import ALIGNMENT, SCRATCH
 from mopt_mlir.codegen.builder import Builder
 from mopt_mlir.codegen.index import Index
 from mopt_mlir.codegen.lookahead import Lookahead
-from mopt_mlir.codegen.microkernel import emit_microkernel
+from mopt_mlir.codegen.microkernel import Visit
 from mopt_mlir.codegen.operands import Operands, Panels
 from mopt_mlir.codegen.packing import emit_packing, panel_shape
 from mopt_mlir.codegen.partials import Partials, partials_size
@@ -233,7 +233,7 @@ class Nest:
         """Whole register tiles, and specialised ones where the last of a dim is cut short."""
         if not dims:
             kernel = self.plan.microkernel
-            emit_microkernel(self.builder, self.problem, kernel, self.operands, place, sizes)
+            Visit(self.builder, self.problem, kernel, self.operands, place, sizes).emit()
             return
         dim, rest = dims[0], dims[1:]
         unit, extent = self.plan.microkernel.extent(dim), self.problem.extent(dim)

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from mopt_mlir.codegen.accumulators import AccumulatorTile
+from mopt_mlir.codegen.accumulators import Accumulators
 from mopt_mlir.codegen.index import Index
 from mopt_mlir.codegen.prefetch import last_offset, runs, steps_within
 from mopt_mlir.codegen.ranges import Range
@@ -28,7 +28,7 @@ of them takes longer."""
 
 
 def output_prefetch(
-    output: AccumulatorTile,
+    output: Accumulators,
     kernel: Microkernel,
     ranges: Mapping[str, Range],
     sizes: Mapping[str, int],
@@ -69,7 +69,7 @@ class _AtOnce:
     """Asks for the output of `sizes` at `start`, or the part of it that is `shared`, under
     `conditions` (see `Builder.branch`), before the reduction."""
 
-    output: AccumulatorTile
+    output: Accumulators
     into: str
     start: Mapping[str, Index]
     sizes: Mapping[str, int]
@@ -96,7 +96,7 @@ class _ByRow:
     `dim`, which starts at `first`: one row along `rows` after the other, or as many at once as are
     needed. (The last step may ask for a few more.)"""
 
-    output: AccumulatorTile
+    output: Accumulators
     into: str
     start: Mapping[str, Index]
     sizes: Mapping[str, int]
@@ -151,7 +151,7 @@ class _ByRow:
         return 1 << max(most.bit_length() - 1, 0)
 
 
-def _most_rows(output: AccumulatorTile, sizes: Mapping[str, int]) -> str | None:
+def _most_rows(output: Accumulators, sizes: Mapping[str, int]) -> str | None:
     """The dim with most rows of the output of `sizes`, if any has several."""
     tensor = output.problem.output
     rows = [dim for dim in tensor.dims if dim not in tensor.axes[-1].dims]
@@ -159,7 +159,7 @@ def _most_rows(output: AccumulatorTile, sizes: Mapping[str, int]) -> str | None:
     return dim if dim and sizes[dim] > 1 else None
 
 
-def _lines(output: AccumulatorTile, sizes: Mapping[str, int]) -> int:
+def _lines(output: Accumulators, sizes: Mapping[str, int]) -> int:
     """How many prefetches the output of `sizes` takes: at least as many as it has lines."""
     tensor = output.problem.output
     return len(runs(tensor, output.start, sizes)) * len(_shifts(tensor, sizes))
@@ -171,7 +171,7 @@ def _shifts(tensor: Tensor, sizes: Mapping[str, int]) -> range:
 
 
 def _ask(
-    output: AccumulatorTile, into: str, start: Mapping[str, Index], sizes: Mapping[str, int]
+    output: Accumulators, into: str, start: Mapping[str, Index], sizes: Mapping[str, int]
 ) -> None:
     """Ask for all lines of the output of `sizes` at `start`, for writing."""
     tensor = output.problem.output
@@ -186,7 +186,7 @@ class _Shared:
     """Output of `sizes` that `visits` share, row by row as far as there are several; the current
     visit is that at the start of `ranges`."""
 
-    output: AccumulatorTile
+    output: Accumulators
     sizes: Mapping[str, int]
     visits: Visits
     ranges: Mapping[str, Range]
