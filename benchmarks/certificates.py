@@ -14,10 +14,10 @@ from mopt_mlir.machine.machine import Machine
 from mopt_mlir.model.cost import predict
 from mopt_mlir.plan import LEVELS, Plan
 from mopt_mlir.problem import Problem
+from mopt_mlir.solver.arrays import Floats, Ints
 from mopt_mlir.solver.evaluate import Evaluator
 from mopt_mlir.solver.plans import plan_of
 from mopt_mlir.solver.space import Choice, choices
-from mopt_mlir.solver.walk import Floats, Ints
 
 BATCH = 2000
 """Tilings that are drawn for one choice of microkernel and split."""

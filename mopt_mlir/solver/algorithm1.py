@@ -26,12 +26,12 @@ from mopt_mlir.machine.machine import Machine
 from mopt_mlir.model.cost import cache_bytes, predict, usable
 from mopt_mlir.plan import LEVELS, Plan
 from mopt_mlir.problem import Problem
+from mopt_mlir.solver.arrays import Ints
 from mopt_mlir.solver.dominance import REGISTERS, LevelSolution, StepSolution, arg_min_solve
 from mopt_mlir.solver.evaluate import Evaluator
 from mopt_mlir.solver.fitting import first_that_fits
 from mopt_mlir.solver.plans import plan_with
 from mopt_mlir.solver.space import Choice, choices
-from mopt_mlir.solver.walk import Ints
 
 TIE = 2e-3
 """Times that differ by less, relative, are equal; SCIP stops at half of that."""

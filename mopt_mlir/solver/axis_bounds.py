@@ -11,7 +11,8 @@ from math import ceil, gcd
 import numpy as np
 
 from mopt_mlir.model.footprint import MemoryAxis
-from mopt_mlir.solver.walk import Floats, Ints, touched
+from mopt_mlir.solver.arrays import Floats, Ints
+from mopt_mlir.solver.walk import touched
 
 Facet = tuple[float, float]
 """`(slope, offset)`, both at least 0: tiles of `n` points bring in `slope * n + offset` or more."""

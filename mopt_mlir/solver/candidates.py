@@ -15,12 +15,12 @@ from mopt_mlir.machine.machine import Machine
 from mopt_mlir.model.cost import predict
 from mopt_mlir.plan import LEVELS, Plan
 from mopt_mlir.problem import Problem
+from mopt_mlir.solver.arrays import Floats, Ints
 from mopt_mlir.solver.evaluate import Evaluator
 from mopt_mlir.solver.pipeline import Certified, certify
 from mopt_mlir.solver.plans import plan_of
 from mopt_mlir.solver.search import descend, moves
 from mopt_mlir.solver.space import Choice
-from mopt_mlir.solver.walk import Floats, Ints
 
 WITHIN = 0.05
 """A candidate costs at most this much more than the best plan, relative."""

@@ -31,12 +31,13 @@ from mopt_mlir.model.packing import PACKED_COPIES, in_place_exposed
 from mopt_mlir.model.rates import OUTPUT_PASSES
 from mopt_mlir.plan import LEVELS, keeps_sums_in_output
 from mopt_mlir.problem import Problem
+from mopt_mlir.solver.arrays import Floats, Ints
 from mopt_mlir.solver.packing import Packing
 from mopt_mlir.solver.scenarios import IN_PLACE, IN_PLACE_LEVEL, Scenario, scenarios
 from mopt_mlir.solver.sizes import useful_sizes, with_fewer_lines
 from mopt_mlir.solver.space import Choice, works
 from mopt_mlir.solver.sums import least_waiting_sums, waiting_sums
-from mopt_mlir.solver.walk import Floats, Ints, Occupied, Walk, Walker, touched
+from mopt_mlir.solver.walk import Occupied, Walk, Walker, touched
 
 TOO_FULL = 1e3
 """Makes what does not fit into the caches the last choice, the more so the less it fits."""

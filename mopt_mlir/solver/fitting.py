@@ -9,9 +9,9 @@ import numpy as np
 from mopt_mlir.machine.machine import Machine
 from mopt_mlir.plan import LEVELS
 from mopt_mlir.problem import Problem
+from mopt_mlir.solver.arrays import Ints
 from mopt_mlir.solver.evaluate import Evaluator
 from mopt_mlir.solver.space import Choice
-from mopt_mlir.solver.walk import Ints
 
 
 def first_that_fits(

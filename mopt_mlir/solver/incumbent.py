@@ -11,11 +11,11 @@ import numpy as np
 from mopt_mlir.machine.machine import Machine
 from mopt_mlir.plan import LEVELS
 from mopt_mlir.problem import Problem
+from mopt_mlir.solver.arrays import Floats, Ints
 from mopt_mlir.solver.evaluate import Evaluator
 from mopt_mlir.solver.fitting import first_that_fits
 from mopt_mlir.solver.search import Found, descend, merit
 from mopt_mlir.solver.space import Choice
-from mopt_mlir.solver.walk import Floats, Ints
 
 DESCENTS = 4
 """Local searches from one solution of SCIP: from the best of its roundings to each choice."""

@@ -13,8 +13,8 @@ from mopt_mlir.model.cost import MEMORY
 from mopt_mlir.model.packing import IN_COMMON, PACK_PASSES, pack_cycles, seconds_to_wait
 from mopt_mlir.plan import LEVELS
 from mopt_mlir.problem import Problem
+from mopt_mlir.solver.arrays import Floats, Ints
 from mopt_mlir.solver.space import Choice
-from mopt_mlir.solver.walk import Floats, Ints
 
 
 @dataclass(frozen=True)

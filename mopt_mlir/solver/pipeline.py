@@ -14,13 +14,13 @@ from mopt_mlir.machine.machine import Machine
 from mopt_mlir.model.cost import predict
 from mopt_mlir.plan import Plan
 from mopt_mlir.problem import Problem
+from mopt_mlir.solver.arrays import Ints
 from mopt_mlir.solver.evaluate import Evaluator
 from mopt_mlir.solver.incumbent import Incumbent
 from mopt_mlir.solver.plans import plan_of
 from mopt_mlir.solver.proof import Proof
 from mopt_mlir.solver.search import with_fewer_sums
 from mopt_mlir.solver.space import Choice, choices
-from mopt_mlir.solver.walk import Ints
 
 SOLVERS = ("exact", "algorithm1")
 """The certified search, and the paper's Algorithm 1 on the same model, as a baseline."""

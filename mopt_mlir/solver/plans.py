@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 
 from mopt_mlir.plan import LEVELS, Level, Plan
+from mopt_mlir.solver.arrays import Ints
 from mopt_mlir.solver.evaluate import Evaluator
-from mopt_mlir.solver.walk import Ints
 
 
 def plan_of(evaluate: Evaluator, tiling: Ints, threads: int) -> Plan:

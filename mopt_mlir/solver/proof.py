@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from math import inf
 from time import perf_counter
 
+from mopt_mlir.solver.arrays import Floats
 from mopt_mlir.solver.incumbent import Incumbent
 from mopt_mlir.solver.relaxation import Formulation
 from mopt_mlir.solver.space import Choice
-from mopt_mlir.solver.walk import Floats
 
 TABLES = (12, 40)
 """Dims with at most so many useful sizes are exact in the SCIP model, in the first attempt and in

@@ -37,11 +37,11 @@ from mopt_mlir.model.packing import (
 from mopt_mlir.plan import LEVELS
 from mopt_mlir.problem import Problem
 from mopt_mlir.solver import scip
+from mopt_mlir.solver.arrays import Floats, Ints
 from mopt_mlir.solver.scenarios import IN_PLACE_LEVEL
 from mopt_mlir.solver.space import Choice, shares
 from mopt_mlir.solver.traffic import Traffic
 from mopt_mlir.solver.variables import Expression
-from mopt_mlir.solver.walk import Floats, Ints
 
 TOLERANCE = 1e-5
 """Relative safety of a dual bound: SCIP meets constraints to 1e-6."""

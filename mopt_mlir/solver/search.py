@@ -10,8 +10,8 @@ from time import perf_counter
 import numpy as np
 
 from mopt_mlir.model.cost import BESIDE
+from mopt_mlir.solver.arrays import Floats, Ints
 from mopt_mlir.solver.evaluate import Costs, Evaluator
-from mopt_mlir.solver.walk import Floats, Ints
 
 OVERFLOW_WEIGHT = 4.0
 """A tiling that overflows a cache is worth less by this factor times the overflow, so that the

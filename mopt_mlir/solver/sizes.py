@@ -14,8 +14,9 @@ from math import ceil, isqrt
 import numpy as np
 
 from mopt_mlir.model.footprint import MemoryAxis
+from mopt_mlir.solver.arrays import Ints
 from mopt_mlir.solver.space import MOST_TILES, covered_points
-from mopt_mlir.solver.walk import Ints, touched
+from mopt_mlir.solver.walk import touched
 
 
 @lru_cache(maxsize=256)

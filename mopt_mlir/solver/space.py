@@ -17,7 +17,6 @@ from functools import lru_cache
 from math import gcd, prod
 
 import numpy as np
-import numpy.typing as npt
 
 from mopt_mlir.machine.machine import Machine
 from mopt_mlir.model.cost import (
@@ -40,9 +39,7 @@ from mopt_mlir.model.packing import PACK_CYCLES
 from mopt_mlir.model.rates import OUTPUT_PASSES, Rates
 from mopt_mlir.plan import Microkernel
 from mopt_mlir.problem import Problem
-
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
+from mopt_mlir.solver.arrays import Floats, Ints
 
 MOST_TILES = 1 << 16
 """Of more register tiles along a dim it does not matter exactly how many a core gets."""

@@ -13,7 +13,7 @@ import numpy as np
 
 from mopt_mlir.model.classes import PermutationClass
 from mopt_mlir.problem import Problem
-from mopt_mlir.solver.walk import Ints
+from mopt_mlir.solver.arrays import Ints
 
 
 def waiting_sums(

@@ -15,6 +15,7 @@ from mopt_mlir.model.packing import PACKED_COPIES
 from mopt_mlir.model.rates import OUTPUT_PASSES
 from mopt_mlir.plan import LEVELS, keeps_sums_in_output
 from mopt_mlir.problem import Problem
+from mopt_mlir.solver.arrays import Floats, Ints
 from mopt_mlir.solver.axis_bounds import (
     facets,
     facets_of_pieces,
@@ -27,7 +28,6 @@ from mopt_mlir.solver.axis_bounds import (
 )
 from mopt_mlir.solver.space import Choice
 from mopt_mlir.solver.variables import Expression, Variables
-from mopt_mlir.solver.walk import Floats, Ints
 
 NEGLIGIBLE = 14.0
 """By how much a binary lowers the logarithm of a term that it turns off, which is a part of the

@@ -11,14 +11,11 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 import numpy as np
-import numpy.typing as npt
 
 from mopt_mlir.model.footprint import MemoryAxis
 from mopt_mlir.problem import Problem
+from mopt_mlir.solver.arrays import Ints
 from mopt_mlir.solver.space import Choice
-
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 
 Pieces = tuple[tuple[Ints, Ints], ...]
 """Sizes of tiles, and how many there are of each, per tiling."""

@@ -20,6 +20,7 @@ from mopt_mlir.model.microkernel import whole_to_pack
 from mopt_mlir.plan import LEVELS, Level, Plan
 from mopt_mlir.problem import Problem, conv2d
 from mopt_mlir.solver import axis_bounds
+from mopt_mlir.solver.arrays import Ints
 from mopt_mlir.solver.axis_bounds import of_partitions
 from mopt_mlir.solver.convex import lower_hull
 from mopt_mlir.solver.evaluate import Evaluator
@@ -33,7 +34,6 @@ from mopt_mlir.solver.sizes import (
 )
 from mopt_mlir.solver.space import choices, covered_points, least_covered, splits
 from mopt_mlir.solver.traffic import Traffic
-from mopt_mlir.solver.walk import Ints
 
 
 def random_problem(rng: random.Random) -> Problem:

@@ -1,0 +1,140 @@
+"""What validation.md says around its tables, but for `method.md` and `causes.md`."""
+
+INTRODUCTION = """\
+# The model on trial
+
+Written by `mopt-validate report`: but for the sections on what the model leaves out and what the
+hosts add, which tell of experiments, every table and plot is made of the data that is kept beside
+it. The questions are those of Sec. 9 of the MOpt paper (Li, Xu, Sukumaran-Rajam, Rountev
+and Sadayappan, "Analytical Characterization and Design Space Exploration for Optimization of CNNs",
+ASPLOS 2021): how much performance is lost by taking what the model likes best, how well its order
+of plans is that of measuring, and how well it knows what moves between the caches.
+
+To repeat all of it on one machine that does nothing else, for hours, or a small part of it in ten
+minutes:
+
+```console
+$ make validate
+$ make validate-smoke
+```
+
+The trials here are from several hosts. Each is what `mopt-validate measure` writes there, with
+`--isa avx2` for AVX2 code, `--operators testset` and `--operators heldout` for other operators than
+Table 1, `--layout nhwc_hwcf` for images and filters with channels last, under a name that says the
+host (Zen 5 if it says none). `mopt-validate simulate` adds the volumes of its plans, on any host.
+A name that ends in `-before` has the same trial, measured earlier. The comparison with others is
+from `make bench-peers` and `mopt-bench suite --configurations a-cold-1,a-cold-2`. The data is in
+[{data}]({data}): every plan, every run, in lines of JSON. `mopt-validate report docs/{data}/*.xz`
+makes this document of it, with the predictions of today's model.
+"""
+
+FIGURES = """\
+## Figures to reach
+
+The paper says of its own model that its choice among the sample loses at most 4.5% on any operator,
+and at most 3% on all but two of 32, of plans that differ in tile sizes only; ours differ in
+microkernels, loop orders and packing as well. All other limits are ours, from before the first
+trial. Volumes of fewer than {least_volumes} plans are told, and not judged.
+
+The model was fitted to the trials of Table 1 on Zen 5 ("Constants" says what else was learnt
+where), and it shows: on other operators and another CPU its choice loses more, as a rule, though
+rank correlations are much the same everywhere. The held-out operators had the least part in it.
+"""
+
+ORDERS = """\
+## What the parts of the model are worth
+
+The same plans in the order of simpler models: by the time to compute alone, which includes what
+visits and partial register tiles cost, and by what the solver minimises, which counts tiles of
+each level and nothing that caches keep beyond them. The last column is the loss, against all plans,
+of what each would choose among the few candidates near the solver's best.
+"""
+
+TIMES = """\
+Measured time divided by predicted time: the median, and 10% to 90% of the plans.
+"""
+
+ACCURACY = """\
+## How accurate predictions have to be
+
+What is lost among the sample if predicted times are the measured ones, each off by a random error
+of the size given (the standard deviation of its logarithm): means over {draws} draws, of the worst
+operator the median, and how often all four figures of losses among the sample are reached. The
+error of the model is that of plans that take up to {good} times as long as the best, less what all
+of an operator have in common, the mean over the operators.
+"""
+
+MISSES = """\
+## Plans that the model misjudges
+
+Every choice that loses more than {usual:.0%}, beside the plan that beats it, and why. *Error*: by
+how much a plan takes longer than predicted, beyond what the good sampled plans of the operator do
+on average; *usual error*: the standard deviation of theirs.
+
+- *May be noise*: it loses at most {unusual:g} standard errors of what is lost.
+- *The objective's*: predicted times prefer the plan that beats it; what the solver minimises, by
+  which own plans are chosen, does not.
+- *An unusual error*: the choice takes longer than predicted, or the other plan less, by more than
+  {unusual:g} usual errors. "What the model leaves out" has what is known of each.
+- *Usual errors*: no more than that. The two are predicted to take about as long, and of plans with
+  such errors the one that is predicted best is seldom the fastest ("How accurate predictions have
+  to be").
+
+The five best of an operator lose more than they should for the same reasons: the fastest plan is
+predicted to be slower than five others.
+"""
+
+TENSORS = """\
+### By tensor
+
+Predicted / simulated volumes, medians, where they are more than {off:.0%} off in own plans or in
+the sample.
+"""
+
+KINDS = """\
+### Kinds of plans
+
+Those whose measured times are more than {off:.0%} from the predicted ones, relative to the mean of
+their operator (geometric mean, and spread as a factor).
+"""
+
+REPEATS = """\
+## The same plans once more
+
+Some trials were made twice, with the same sampled plans; the first of the two is there to be
+compared with only. *Then* is the first, *now* the second; all are means over the operators. *Time
+differs*: the relative change of a plan's time, without what all plans of its operator have in
+common. *Fastest then, lost now*: what would be lost now by taking the plan that was the fastest
+then. Where the code is the same, that is what noise alone costs; where what generates it has
+changed in between, it is what noise and the changes cost together. The losses of predictions are to
+be seen beside that. *Model's choice lost*: what today's choice among these plans loses by the times
+of then and of now. *Own plan lost*: the loss of the own plan of each day.
+"""
+
+COMPARISON = """\
+## Comparison with others
+
+Means of runs, with 95% confidence intervals that take runs for independent, though those of one
+round share a process. The best other is the fastest whose result is right. The last rows are
+geometric means over the operators. MLIR's default is so much slower that it is run three times
+only. *Best of 5* is `candidates=5`: the own plan and four others, timed once while compiling, with
+cold caches, and the fastest taken; where it is slower than the own plan, it was misled by noise.
+
+What differs from Sec. 10 of the paper: no tuned TVM is among the peers (`make bench-tvm` installs
+it, and `mopt-bench run --peers tvm` tunes it, for many minutes an operator); one and two cores, not
+8 and 16, as the hosts have no more; clocks are not fixed; and two kinds of operators are read
+otherwise. R8 is the 1x1 layer with stride 2 that ResNet-18 has, where the paper prints a 3x3 one,
+and the layers of MobileNet, which it calls depthwise, are run as full convolutions of the sizes
+that it prints.
+"""
+
+LATENCIES = """\
+## What the host gives of its caches
+
+Before and after the rounds of each batch of plans it is looked how long a load takes that depends
+on the one before, in random order through {parts}, and through
+memory, on the core that plans are timed on: nanoseconds, the median of all looks and 10% to 90% of
+them. A core that has its caches to itself finds them alike at all times; an L3 that takes about as
+long as memory keeps little of what a plan puts there. Trials that are missing here are from before
+this was looked at.
+"""
