@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from mopt_mlir.lowering.target import Target
 
 _UPSTREAM = "mlir"
-_VALUE_NAME = re.compile(r"%([A-Za-z_$.-][A-Za-z0-9_$.-]*)")
+_VALUE_NAME = re.compile(rb"%([A-Za-z_$.-][A-Za-z0-9_$.-]*)")
 
 
 @dataclass(frozen=True)
@@ -137,9 +137,10 @@ def _name_parameters(module: Any, lines: list[str]) -> None:
             location = argument.location
             if kind_of(location) != "file" or not 0 < location.start_line <= len(lines):
                 continue
-            line = lines[location.start_line - 1]
+            line = lines[location.start_line - 1].encode()  # columns count bytes
             if match := _VALUE_NAME.match(line, location.start_col - 1):
-                known.setdefault(NAME, ir.StringAttr.get(match[1], module.context))
+                name = match[1].decode()
+                known.setdefault(NAME, ir.StringAttr.get(name, module.context))
         set_argument_attributes(function, attributes)
 
 

@@ -25,8 +25,8 @@ _HEADER = 4
 def constant_value(value: Any, bindings: Bindings) -> NDArray[Any] | None:
     """The elements of SSA value `value` (a tensor or memref of f32 or f64) if they are constant.
 
-    Looks at `arith.constant`, also through a read-only `bufferization.to_buffer`, and at
-    `memref.get_global` of a constant global; None if `value` comes from elsewhere, may be written,
+    Looks at `arith.constant`, also through a read-only `bufferization.to_buffer`, at
+    `memref.get_global` of a constant global, and through `memref.cast`; None if `value` comes from elsewhere, may be written,
     or its elements are not in the module.
     """
     if isinstance(value.owner, bindings.ir.Block):
@@ -37,6 +37,8 @@ def constant_value(value: Any, bindings: Bindings) -> NDArray[Any] | None:
     if owner.name == "bufferization.to_buffer":
         written = "read_only" not in owner.attributes
         return None if written else constant_value(owner.operands[0], bindings)
+    if owner.name == "memref.cast":
+        return constant_value(owner.operands[0], bindings)
     if owner.name != "memref.get_global":
         return None
     symbols = bindings.ir.SymbolTable(enclosing_module(owner))

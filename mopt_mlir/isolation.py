@@ -64,13 +64,15 @@ def _constant(module: Any, type_: Any, elements: Any, bindings: Bindings) -> Any
     )
     if type_ == tensor:
         return bindings.arith.ConstantOp(tensor, contents).result
+    dense = ir.MemRefType.get(type_.shape, type_.element_type)
     with ir.InsertionPoint.at_block_begin(module.body):
         bindings.memref.GlobalOp(
             _WEIGHTS,
-            ir.TypeAttr.get(type_),
+            ir.TypeAttr.get(dense),
             sym_visibility="private",
             initial_value=contents,
             constant=True,
             alignment=ALIGNMENT,
         )
-    return bindings.memref.GetGlobalOp(type_, _WEIGHTS).result
+    weights = bindings.memref.GetGlobalOp(dense, _WEIGHTS).result
+    return weights if type_ == dense else bindings.memref.CastOp(type_, weights).result

@@ -67,8 +67,7 @@ def _is_device(name: str) -> bool:
 
 
 def _replace(name: str, data: bytes) -> None:
-    directory, base = os.path.split(name)
-    descriptor, temporary = tempfile.mkstemp(prefix=f".{base}.", suffix=".tmp", dir=directory)
+    descriptor, temporary = tempfile.mkstemp(".tmp", ".mopt-", os.path.dirname(name))
     try:
         with open(descriptor, "wb") as file:
             file.write(data)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from mopt_mlir.bindings import bindings_of
 from mopt_mlir.diagnostics import UserError, describe
 from mopt_mlir.reference_linalg import Structured
-from mopt_mlir.reference_scalar import evaluate_scalar, rounded_to, unsupported
+from mopt_mlir.reference_scalar import evaluate_scalar, magnitude, rounded_to, unsupported
 from mopt_mlir.reference_shapes import SHAPE_OPERATIONS, padded
 
 Array = NDArray[Any]
@@ -103,9 +103,7 @@ class _Interpreter:
             array = array.astype(np.float64)
         elif array.dtype.kind not in "iub":
             raise UserError(f"the reference does not know numbers of type {array.dtype}")
-        # np.abs makes a scalar of an array without axes
-        is_magnitude = self.absolute and array.dtype.kind == "f"
-        return np.asarray(np.abs(array)) if is_magnitude else array
+        return np.asarray(magnitude(array)) if self.absolute else array
 
     def call(self, name: str, arguments: Sequence[Array]) -> list[Array]:
         """What the function returns; arguments that are buffers are updated in place."""
@@ -167,7 +165,10 @@ class _Interpreter:
     def _constant(self, operation: Any, attribute: Any) -> Array:
         ir = bindings_of(operation).ir
         if isinstance(attribute, ir.DenseElementsAttr):
-            return self.number(np.array(attribute))
+            try:
+                return self.number(np.array(attribute))
+            except TypeError:  # numpy has no such element type
+                raise unsupported(operation) from None
         if not isinstance(attribute.type, ir.ShapedType):
             return self.number(attribute.value)
         match = _RESOURCE.search(operation.get_asm(large_resource_limit=None))

@@ -9,9 +9,9 @@ from typing import Any
 from mopt_mlir.bindings import bindings_of
 from mopt_mlir.diagnostics import UserError
 from mopt_mlir.reference_linalg import count_flops
-from mopt_mlir.reference_scalar import ADDITIONS, MULTIPLICATIONS
+from mopt_mlir.reference_scalar import ADDITIONS, FUSED, MULTIPLICATIONS
 
-_FLOPS = {**dict.fromkeys(ADDITIONS + MULTIPLICATIONS, 1), "math.fma": 2, "vector.fma": 2}
+_FLOPS = {**dict.fromkeys(ADDITIONS + MULTIPLICATIONS, 1), FUSED: 2, "vector.fma": 2}
 """Per element of the result. Whatever else a function does is free."""
 
 _UNCOUNTED = (

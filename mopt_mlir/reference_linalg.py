@@ -20,6 +20,7 @@ from mopt_mlir.diagnostics import UserError, describe
 from mopt_mlir.reference_scalar import (
     ADDITIONS,
     CASTS,
+    FUSED,
     MULTIPLICATIONS,
     NARROWING,
     evaluate_scalar,
@@ -75,7 +76,7 @@ class Structured:
     def roundings(self, extents: Sequence[int]) -> int:
         """How many roundings an element of the result goes through at most."""
         summands = prod(extents[loop] for loop in self.reductions)
-        repeated = self._count((*ADDITIONS, NARROWING))
+        repeated = self._count((*ADDITIONS, FUSED, NARROWING))
         return summands * repeated + self._count(MULTIPLICATIONS)
 
     @property
@@ -86,7 +87,8 @@ class Structured:
 
     def flops(self, extents: Sequence[int]) -> int:
         """Floating-point operations of the whole iteration space."""
-        return prod(extents) * self._count(ADDITIONS + MULTIPLICATIONS)
+        each = self._count(ADDITIONS + MULTIPLICATIONS) + 2 * self._count((FUSED,))
+        return prod(extents) * each
 
     def _count(self, names: tuple[str, ...]) -> int:
         return sum(op.operation.name in names for op in self.body.operations)

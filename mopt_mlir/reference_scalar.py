@@ -11,6 +11,7 @@ from mopt_mlir.diagnostics import UserError, describe
 
 ADDITIONS = ("arith.addf", "arith.subf")
 MULTIPLICATIONS = ("arith.mulf", "arith.divf")
+FUSED = "math.fma"
 NARROWING = "arith.truncf"
 CASTS = ("arith.extf", NARROWING)
 
@@ -26,14 +27,14 @@ _COMPARISONS: Sequence[Callable[..., Any]] = (
 
 _FALSE, _ORDERED, _UNORDERED, _TRUE = 0, 7, 14, 15
 
+_INTEGER_CASTS = ("arith.extsi", "arith.index_cast")
+
 _INTEGERS: Mapping[str, Callable[..., Any]] = {
     "arith.addi": np.add,
     "arith.subi": np.subtract,
     "arith.muli": np.multiply,
     "arith.maxsi": np.maximum,
     "arith.minsi": np.minimum,
-    "arith.extsi": np.asarray,
-    "arith.index_cast": np.asarray,
 }
 
 _VALUES: Mapping[str, Callable[..., Any]] = {
@@ -56,7 +57,7 @@ _VALUES: Mapping[str, Callable[..., Any]] = {
     "math.sqrt": np.sqrt,
     "math.rsqrt": lambda a: 1 / np.sqrt(a),
     "math.tanh": np.tanh,
-    "math.fma": lambda a, b, c: a * b + c,
+    FUSED: lambda a, b, c: a * b + c,
 }
 
 _MAGNITUDES: Mapping[str, Callable[..., Any]] = {
@@ -70,7 +71,7 @@ _MAGNITUDES: Mapping[str, Callable[..., Any]] = {
     "arith.cmpf": lambda *_: np.False_,
     "arith.select": lambda _, a, b: np.maximum(a, b),
     "arith.sitofp": lambda a: np.abs(np.asarray(a, np.float64)),
-    "math.fma": lambda a, b, c: a * b + c,
+    FUSED: lambda a, b, c: a * b + c,
 }
 """What bounds the magnitude of a result, given bounds on those of the operands."""
 
@@ -83,13 +84,33 @@ def evaluate_scalar(operation: Any, operands: Sequence[Any], absolute: bool) -> 
     """
     known = _MAGNITUDES if absolute else _VALUES
     if operation.name == "arith.constant":
-        value = operation.attributes["value"].value
-        return np.asarray(abs(value) if absolute else value)
+        value = np.asarray(operation.attributes["value"].value)
+        return magnitude(value) if absolute else value
+    if operation.name in _INTEGER_CASTS:
+        return np.asarray(operands[0]).astype(_integer(operation))
     if operation.name in known:
         return known[operation.name](*operands)
     if operation.name == "arith.cmpf":
         return _compare(operation.attributes["predicate"].value, *operands)
     raise unsupported(operation)
+
+
+def magnitude(numbers: Any) -> Any:
+    """The magnitudes of real numbers; 0 for infinities, such as a maximum starts from: no rounding
+    is relative to them. Integers stay as they are, since they are exact."""
+    if numbers.dtype.kind != "f":
+        return numbers
+    return np.where(np.isfinite(numbers), np.abs(numbers), 0.0)
+
+
+def _integer(operation: Any) -> Any:
+    """numpy's type for the integer that a cast results in."""
+    type_ = operation.results[0].type
+    name = str(getattr(type_, "element_type", type_))
+    known = {"i8": np.int8, "i16": np.int16, "i32": np.int32, "i64": np.int64, "index": np.int64}
+    if name not in known:
+        raise unsupported(operation)
+    return known[name]
 
 
 def _compare(predicate: int, a: Any, b: Any) -> Any:
@@ -105,7 +126,7 @@ def _compare(predicate: int, a: Any, b: Any) -> Any:
 
 def rounded_to(operation: Any) -> str | None:
     """The element type that an operation rounds its result to; None if it is exact."""
-    if operation.name not in (*ADDITIONS, *MULTIPLICATIONS, NARROWING, "math.fma"):
+    if operation.name not in (*ADDITIONS, *MULTIPLICATIONS, FUSED, NARROWING):
         return None
     type_ = operation.results[0].type
     return str(getattr(type_, "element_type", type_))

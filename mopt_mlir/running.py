@@ -293,11 +293,27 @@ def _accuracy(function: Function, module: Any, seed: int) -> Accuracy:
     relative = of_bound = 0.0
     pairs = zip((*arguments, *results), (*expected.arguments, *expected.results), strict=True)
     for (ours, reference), bound, counts in zip(pairs, bounds, compared, strict=True):
-        error = np.abs(np.asarray(ours, np.float64) - reference)
-        if counts and error.any():
-            relative = max(relative, float(error.max() / np.abs(reference).max()))
-            with np.errstate(divide="ignore"):
-                of_bound = max(of_bound, float(np.max(error[error > 0] / bound[error > 0])))
-        if counts and np.isnan(error).any():
+        if not counts:
+            continue
+        error = _errors(ours, reference)
+        if np.isnan(error).any():
             return Accuracy(np.nan, np.inf)
+        wrong = error > 0
+        if wrong.any():
+            largest = np.abs(reference[np.isfinite(reference)]).max(initial=0.0)
+            with np.errstate(divide="ignore"):
+                relative = max(relative, float(error.max() / largest))
+                of_bound = max(of_bound, float(np.max(error[wrong] / bound[wrong])))
     return Accuracy(relative, of_bound)
+
+
+def _errors(ours: Any, reference: Any) -> Array:
+    """How far numbers are from those of the reference, NaN where one of two is none, or infinite.
+    What the reference comes to when it is rounded to their type has no error."""
+    ours, reference = np.asarray(ours), np.asarray(reference)
+    with np.errstate(invalid="ignore", over="ignore"):
+        rounded = reference.astype(ours.dtype)
+        errors = np.abs(np.asarray(ours, np.float64) - reference)
+    same = (ours == rounded) | (np.isnan(ours) & np.isnan(rounded))
+    errors = np.where(np.isfinite(errors), errors, np.nan)
+    return np.where(same, 0.0, errors)

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
 from mopt_mlir.lowering.entries import Parameter
@@ -75,7 +76,7 @@ class BufferArgument:
         self._shape = parameter.shape
         size = self.dtype.itemsize
         self._strides = tuple(None if s is None else s * size for s in parameter.strides)
-        self._reach = _reach(self._shape, self._strides, size) if parameter.is_static else (0, 0)
+        self._reach = reach(self._shape, self._strides, size) if parameter.is_static else (0, 0)
 
     def bind(self, value: Any) -> Buffer:
         """The memory of `value`, an array or what exports DLPack.
@@ -107,12 +108,19 @@ class BufferArgument:
                 f"{self._where}: the function writes to it, but elements share memory (its strides "
                 f"are {array.strides} bytes)"
             )
-        return self._buffer(array, _reach(array.shape, array.strides, array.itemsize))
+        return self._buffer(array, reach(array.shape, array.strides, array.itemsize))
 
     def empty(self) -> Buffer:
-        """A new array for a result of static shape."""
-        array = np.empty([extent or 0 for extent in self._shape], self.dtype)
-        return self._buffer(array, (0, array.nbytes))
+        """A new array for a result of static shape, with the strides that it is written with."""
+        shape = [extent or 0 for extent in self._shape]
+        if self._dense:
+            array = np.empty(shape, self.dtype)
+            return self._buffer(array, (0, array.nbytes))
+        begin, end = self._reach
+        memory = np.empty((end - begin) // self.dtype.itemsize, self.dtype)
+        strides = [stride or 0 for stride in self._strides]
+        first = memory[-begin // self.dtype.itemsize :]
+        return self._buffer(as_strided(first, shape, strides), self._reach)
 
     def _buffer(self, array: Array, reach: tuple[int, int]) -> Buffer:
         first, end = reach
@@ -158,13 +166,15 @@ class ScalarArgument:
         self._c_type = C_TYPES[parameter.element]
 
     def bind(self, value: Any) -> Any:
-        """`value` as a C number. Raises TypeError for another kind of value and ValueError for an
-        integer that does not fit."""
+        """`value` as a C number. Raises TypeError for another kind of value and ValueError for one
+        that does not fit."""
         if self._element in ("f32", "f64"):
             try:
                 return self._c_type(value)
             except TypeError:
                 raise TypeError(f"{self._where}: expected a number, got {_kind(value)}") from None
+            except OverflowError:
+                raise ValueError(f"{self._where}: it is too large for {self._element}") from None
         try:
             number = int(value) if isinstance(value, np.bool_) else operator.index(value)
         except TypeError:
@@ -185,7 +195,7 @@ def overlap(first: Buffer, second: Buffer) -> bool:
         return True
 
 
-def _reach(shape: Sequence[Any], strides: Sequence[Any], size: int) -> tuple[int, int]:
+def reach(shape: Sequence[Any], strides: Sequence[Any], size: int) -> tuple[int, int]:
     """Where memory begins and ends, in bytes from element 0; it begins before with a negative
     stride."""
     if 0 in shape:

@@ -6,11 +6,13 @@ from typing import Any
 
 from mopt_mlir.bindings import bindings_of
 from mopt_mlir.buffers import ALIGNMENT
+from mopt_mlir.diagnostics import UserError, describe
 from mopt_mlir.lowering.functions import (
     argument_attributes,
     functions_of,
     set_argument_attributes,
 )
+from mopt_mlir.lowering.operations import find
 from mopt_mlir.lowering.pipeline import run_upstream
 from mopt_mlir.lowering.results import is_buffer, results_to_parameters
 
@@ -31,6 +33,12 @@ _FREE = (
     "cse",
 )
 
+_INLINE = "inline{default-pipeline=}"
+_NO_INLINE = "no_inline"
+
+_VIEWS = ("memref.cast", "memref.memory_space_cast", "memref.reinterpret_cast", "memref.subview")
+"""Operations whose result is freed in place of their operand."""
+
 _MANUAL = "bufferization.manual_deallocation"
 _WRITABLE = "bufferization.writable"
 
@@ -45,6 +53,7 @@ def bufferize(module: Any) -> None:
     """
     if not (_has_tensors(module) or _returns_buffers(module)):
         return
+    _inline_returned_buffers(module)
     _protect_parameters(module)
     _keep_manual_deallocations(module)
     run_upstream(module, *_BUFFERIZE)
@@ -75,6 +84,43 @@ def _returns_buffers(module: Any) -> bool:
     return any(is_buffer(result) for result in results)
 
 
+def _inline_returned_buffers(module: Any) -> None:
+    """Inline the functions that return buffers: bufferisation passes ownership with these, but
+    where buffers came before it, callers may write through them, and free them or not.
+
+    Raises UserError where such a call stays, which MLIR cannot inline.
+    """
+    ir = bindings_of(module).ir
+    returning = {
+        function.attributes["sym_name"].value
+        for function in functions_of(module)
+        if any(is_buffer(type_) for type_ in function.attributes["function_type"].value.results)
+    }
+
+    def calls() -> tuple[list[Any], list[Any]]:
+        """Those of these functions, and all others."""
+        found = find(module, "func.call")
+        ours = [call for call in found if call.attributes["callee"].value in returning]
+        return ours, [call for call in found if call not in ours]
+
+    ours, others = calls()
+    if not ours:
+        return
+    kept = [call for call in others if _NO_INLINE not in call.attributes]
+    for call in kept:
+        call.attributes[_NO_INLINE] = ir.UnitAttr.get(call.context)
+    run_upstream(module, _INLINE)
+    ours, others = calls()
+    for call in others:
+        del call.attributes[_NO_INLINE]
+    for call in ours:
+        raise UserError(
+            f"@{call.attributes['callee'].value} returns a buffer, and this call of it cannot be "
+            "inlined: let it write to a parameter instead",
+            describe(call.location),
+        )
+
+
 def _protect_parameters(module: Any) -> None:
     """Forbid writing into tensor parameters, which bufferisation would do where it saves a copy."""
     ir = bindings_of(module).ir
@@ -97,6 +143,8 @@ def _keep_manual_deallocations(module: Any) -> None:
         if op.name == "memref.dealloc":
             op.attributes[_MANUAL] = ir.UnitAttr.get(op.context)
             owner = op.operands[0].owner
+            while not isinstance(owner, ir.Block) and owner.operation.name in _VIEWS:
+                owner = owner.operands[0].owner
             if not isinstance(owner, ir.Block) and owner.operation.name == "memref.alloc":
                 owner.operation.attributes[_MANUAL] = ir.UnitAttr.get(op.context)
         return ir.WalkResult.ADVANCE

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 _SMALL = 4096  # bytes; below that, text is quick
 
+_CONVERTIBLE = ("i8", "i16", "i32", "i64", "index", "f16", "f32", "f64")
+"""Elements whose bytes numpy knows."""
+
 Constants = Mapping[str, "NDArray[np.uint8]"]
 """The bytes of constants by symbol, each aligned as buffers are."""
 
@@ -58,7 +61,7 @@ def _elements(op: Any, ir: Any) -> NDArray[np.uint8] | None:
     value = op.attributes["value"]
     if not isinstance(value, ir.DenseFPElementsAttr | ir.DenseIntElementsAttr):
         return None
-    if str(ir.ShapedType(value.type).element_type) in ("i1", "bf16"):
+    if str(ir.ShapedType(value.type).element_type) not in _CONVERTIBLE:
         return None  # packed bits, and what numpy has no type for
     return np.ascontiguousarray(np.array(value)).reshape(-1).view(np.uint8)
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from mopt_mlir.lowering.arrays import C_TYPES, DTYPES, Array, Buffer
+from mopt_mlir.lowering.arrays import C_TYPES, DTYPES, Array, Buffer, reach
 from mopt_mlir.lowering.builtin import calling
 from mopt_mlir.lowering.entries import Entry, Parameter
 
@@ -138,10 +138,10 @@ def _copy_of(descriptor: Any, result: Parameter, rank: int) -> Array:
     address = descriptor[1] + descriptor[2] * dtype.itemsize
     if 0 in sizes:
         return np.empty(sizes, dtype)
-    span = 1 + sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True))
-    memory = memoryview((ctypes.c_uint8 * (span * dtype.itemsize)).from_address(address))
-    elements = np.frombuffer(memory, dtype)
     steps = [stride * dtype.itemsize for stride in strides]
+    begin, end = reach(sizes, steps, dtype.itemsize)
+    memory = memoryview((ctypes.c_uint8 * (end - begin)).from_address(address + begin))
+    elements = np.frombuffer(memory, dtype)[-begin // dtype.itemsize :]
     return as_strided(elements, sizes, steps).copy()
 
 

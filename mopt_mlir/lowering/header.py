@@ -87,6 +87,10 @@ def _declaration(entry: Entry) -> str:
     lines += [f" *   {p.name}: {_description(p)}" for p in entry.parameters]
     lines += [f" *   returns {_description(r)}" for r in entry.results]
     comment = "\n".join([*lines, " */"])
+    if entry.symbol == "main":
+        return (
+            f"{comment}\n/* A C program has a main of its own: use dlsym(), or another name. */\n"
+        )
     if not _IDENTIFIER.fullmatch(entry.symbol) or entry.symbol in _RESERVED:
         return f'{comment}\n/* "{_in_comment(entry.symbol)}" is not a name in C: use dlsym(). */\n'
     if entry.takes_pointers:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from mopt_mlir.bindings import bindings_of
-from mopt_mlir.diagnostics import emit
+from mopt_mlir.diagnostics import UserError, describe, emit
 from mopt_mlir.lowering.addresses import forget_bounds, share_addresses
 from mopt_mlir.lowering.fallback import keep_marks, linalg_to_loops, mark_loops
+from mopt_mlir.lowering.functions import functions_of
 from mopt_mlir.lowering.operations import find, hidden, trips
 from mopt_mlir.lowering.pipeline import run_upstream
 from mopt_mlir.lowering.quotients import shift_quotients
@@ -51,13 +52,18 @@ _CAST = "builtin.unrealized_conversion_cast"
 
 _LOWERED = ("llvm", "omp")
 
+_C_LIBRARY = ("malloc", "free", "memcpy", "memmove", "memset")
+"""What generated code calls."""
+
 
 def lower_to_llvm(module: Any, threads: int) -> None:
     """Lower a module without tensors to the LLVM and OpenMP dialects.
 
     `threads` is the size of the team of a parallel loop: 0 leaves it to the OpenMP runtime, 1 makes
-    the loop serial. Raises PassFailure, after an error at each culprit, if something is left over.
+    the loop serial. Raises PassFailure, after an error at each culprit, if something is left over,
+    and UserError where a function has a name that generated code calls.
     """
+    _check_names(module)
     linalg_to_loops(module)
     run_upstream(module, *_TO_LOOPS)
     shift_quotients(module)
@@ -75,6 +81,15 @@ def lower_to_llvm(module: Any, threads: int) -> None:
     forget_bounds(module)
     keep_marks(module)
     _check_lowered(module)
+
+
+def _check_names(module: Any) -> None:
+    for function in functions_of(module):
+        if (name := function.attributes["sym_name"].value) in _C_LIBRARY:
+            raise UserError(
+                f"give @{name} another name: generated code calls the C library's function",
+                describe(function.location),
+            )
 
 
 def _hide_second_trips(module: Any) -> None:

@@ -62,7 +62,19 @@ func.func @conv(%input: memref<9x8xf64>, %output: memref<5x5xf64>) {
   return
 }
 """
+BEHIND_A_VIEW = """
+func.func @conv(%input: memref<1x8x8x14xf32>, %output: memref<1x16x6x12xf32>) {
+  %constant = arith.constant dense<0.5> : tensor<16x8x3x3xf32>
+  %weights = bufferization.to_buffer %constant read_only
+      : tensor<16x8x3x3xf32> to memref<16x8x3x3xf32, strided<[?, ?, ?, ?], offset: ?>>
+  linalg.conv_2d_nchw_fchw ins(%input, %weights : memref<1x8x8x14xf32>,
+          memref<16x8x3x3xf32, strided<[?, ?, ?, ?], offset: ?>>)
+      outs(%output : memref<1x16x6x12xf32>)
+  return
+}
+"""
 SOURCES = {
+    "view": BEHIND_A_VIEW,
     "tensors": ON_TENSORS,
     "constant": CONSTANT,
     "memrefs": ON_MEMREFS,

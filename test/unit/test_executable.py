@@ -259,6 +259,7 @@ def test_scalars():
         (("x", 0, 0, 0, out), TypeError, "f: argument 'x': expected a number, got str"),
         ((0, 1.5, 0, 0, out), TypeError, "'n': expected an integer, got float"),
         ((0, 128, 0, 0, out), ValueError, "'n': 128 does not fit i8"),
+        ((10**400, 0, 0, 0, out), ValueError, "'x': it is too large for f32"),
     ]:
         with pytest.raises(error, match=message):
             function(*arguments)

@@ -495,3 +495,34 @@ def test_a_symbol_that_nobody_defines_is_refused():
             }""",
             passes=NO_TILING,
         )
+
+
+@pytest.mark.parametrize("name", ["malloc", "free", "memcpy"])
+def test_functions_of_the_c_library_cannot_be_defined(name):
+    with pytest.raises(UserError, match=rf"<text>:2:\d+: error: give @{name} another name: "):
+        compile(f"\nfunc.func @{name}(%x: memref<4xf32>) {{ return }}", passes=NO_TILING)
+
+
+@pytest.mark.parametrize("element", ["i4", "i24", "i128", "f80", "bf16"])
+def test_constants_of_elements_that_numpy_lacks(element):
+    values = "[1.0, 0.0]" if element in ("f80", "bf16") else "[1, 0]"
+    function = compile(
+        f"""memref.global "private" constant @w : memref<2x{element}> = dense<{values}>
+        func.func @f() -> index {{
+          %c0 = arith.constant 0 : index
+          %w = memref.get_global @w : memref<2x{element}>
+          %size = memref.dim %w, %c0 : memref<2x{element}>
+          return %size : index
+        }}""",
+        passes=NO_TILING,
+    )["f"]
+    assert function() == 2
+
+
+def test_parameters_keep_their_names_behind_text_that_is_not_ascii():
+    executable = compile(
+        'func.func @"é"(%image: memref<4xf32>, %weights: memref<4xf32>) { return }',
+        passes=NO_TILING,
+    )
+    (entry,) = executable.entries
+    assert [parameter.name for parameter in entry.parameters] == ["image", "weights"]

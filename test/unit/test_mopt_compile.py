@@ -125,11 +125,19 @@ def test_names_in_headers_are_those_of_c_and_unique(run, language):
         "    -> (f32, f32) {\n  %z = arith.constant 1.0 : f32\n  return %z, %z : f32, f32\n}\n"
         f"func.func @g({', '.join(f'{name}: {buffer}' for name in names)}) {{ return }}\n"
         "func.func @double(%x: f32) { return }\n"
+        "func.func @main(%x: f32) { return }\n"
         'func.func @"a*/ (b"(%x: f32) { return }\n'
     )
     assert run("names.mlir", "-o", "names.o", "--header", "names.h", "--machine", "haswell")[0] == 0
-    command = ["cc", "-x", language, "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "names.h"]
+    Path("main.c").write_text('#include "names.h"\nint main(void) { return 0; }\n')
+    command = ["cc", "-x", language, "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "main.c"]
     subprocess.run(command, check=True)
+
+
+def test_names_of_files_may_be_as_long_as_the_system_takes(run):
+    name = "a" * 253 + ".s"
+    assert run("add.mlir", "-o", name, "--machine", "haswell") == (0, "")
+    assert Path(name).exists()
 
 
 def test_names_of_files_need_not_be_utf_8(run):

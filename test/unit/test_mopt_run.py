@@ -166,6 +166,73 @@ def test_wrong_results_are_told_and_fail(run, monkeypatch):
     assert "'matmul' is further from the reference than rounding can explain" in errors
 
 
+@pytest.mark.parametrize("start", ["0xFF800000", "0x7FC00000"], ids=["-inf", "nan"])
+@pytest.mark.parametrize("off", [0, 1])
+def test_infinities_and_what_is_no_number_are_compared(run, monkeypatch, start, off):
+    """A maximum from -inf on has finite results without roundings; one from NaN on has none."""
+    Path("pool.mlir").write_text(f"""
+      func.func @pool(%x: memref<1x6x6x8xf32>, %w: memref<3x3xf32>, %o: memref<1x4x4x8xf32>) {{
+        %start = arith.constant {start} : f32
+        linalg.fill ins(%start : f32) outs(%o : memref<1x4x4x8xf32>)
+        linalg.pooling_nhwc_max ins(%x, %w : memref<1x6x6x8xf32>, memref<3x3xf32>)
+            outs(%o : memref<1x4x4x8xf32>)
+        return
+      }}""")
+    honest = reference.evaluate
+
+    def wrong(*arguments, absolute=False):
+        outcome = honest(*arguments, absolute=absolute)
+        outcome.arguments[-1][0, 1, 2, 3] += off * (not absolute)
+        return outcome
+
+    monkeypatch.setattr(reference, "evaluate", wrong)
+    code, _, errors = run("pool.mlir", "--check")
+    is_wrong = off and start == "0xFF800000"  # what is added to NaN is not seen
+    assert code == (1 if is_wrong else 0)
+    assert ("(inf times the bound)" in errors) == bool(is_wrong)
+    assert "RuntimeWarning" not in errors
+
+
+def test_numbers_beyond_the_element_type_are_infinite(run):
+    Path("large.mlir").write_text("""
+      func.func @large(%x: tensor<8xf32>) -> tensor<8xf32> {
+        %c = arith.constant dense<3.0e+38> : tensor<8xf32>
+        %y = arith.mulf %x, %c : tensor<8xf32>
+        %z = arith.mulf %y, %c : tensor<8xf32>
+        return %z : tensor<8xf32>
+      }""")
+    assert run("large.mlir", "--check")[0] == 0
+
+
+def test_integers_are_extended_before_they_are_multiplied(run):
+    Path("bytes.mlir").write_text("""
+      func.func @bytes(%x: memref<1x6x6x8xi8>, %o: memref<1x4x4x16xi32>) {
+        %w = memref.get_global @w : memref<3x3x8x16xi8>
+        linalg.conv_2d_nhwc_hwcf ins(%x, %w : memref<1x6x6x8xi8>, memref<3x3x8x16xi8>)
+            outs(%o : memref<1x4x4x16xi32>)
+        return
+      }
+      memref.global "private" constant @w : memref<3x3x8x16xi8> = dense<100>""")
+    assert run("bytes.mlir", "--check")[0] == 0
+
+
+def test_fused_multiply_adds_round(run):
+    Path("fma.mlir").write_text("""
+      #map = affine_map<(n) -> (n)>
+      func.func @fma(%x: memref<64xf32>, %o: memref<64xf32>) {
+        linalg.generic {indexing_maps = [#map, #map], iterator_types = ["parallel"]}
+            ins(%x : memref<64xf32>) outs(%o : memref<64xf32>) {
+        ^bb0(%a: f32, %c: f32):
+          %s = math.fma %a, %a, %a : f32
+          linalg.yield %s : f32
+        }
+        return
+      }""")
+    code, text, _ = run("fma.mlir", "--check")
+    assert code == 0
+    assert "GFLOP/s" in text
+
+
 def test_standard_input(run, monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(MATMUL.encode())))
     assert run("-")[0] == 0

@@ -327,6 +327,15 @@ def test_a_global_without_contents_is_refused_with_its_location(parse, contents)
         evaluate(module, "f", [])
 
 
+def test_constants_of_elements_that_numpy_lacks_are_refused(parse):
+    module = parse("""func.func @f() {
+        %w = arith.constant dense<1.5> : tensor<2xbf16>
+        return
+      }""")
+    with pytest.raises(UserError, match=r"-:2:\d+: error: the reference does not know"):
+        evaluate(module, "f", [])
+
+
 def test_an_unknown_function_is_refused(parse):
     with pytest.raises(UserError, match=r"finds no func\.func 'f'.*check the module that this one"):
         evaluate(parse("module {}"), "f", [])

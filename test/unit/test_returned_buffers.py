@@ -1,0 +1,148 @@
+"""Functions that return buffers: whose memory that is, how it lies, and who frees it."""
+
+import numpy as np
+import pytest
+
+from mopt_mlir import UserError, compile
+
+F32 = np.float32
+
+
+def compiled(text: str):
+    return compile(text, passes="")["f"]
+
+
+@pytest.mark.parametrize(
+    ("type_", "expected"),
+    [
+        ("memref<4xf32, strided<[2]>>", [0, 2, 4, 6]),
+        ("memref<4xf32, strided<[-2], offset: 7>>", [7, 5, 3, 1]),
+        ("memref<0xf32, strided<[2]>>", []),
+    ],
+)
+def test_a_result_may_have_gaps_and_run_backwards(type_, expected):
+    layout = type_.removesuffix(">").split("strided<[")[1]
+    stride, offset = int(layout.split("]")[0]), 7 if "offset" in layout else 0
+    function = compiled(
+        f"""func.func @f(%x: memref<8xf32>) -> {type_} {{
+          %v = memref.reinterpret_cast %x to offset: [{offset}], sizes: [{len(expected)}],
+              strides: [{stride}] : memref<8xf32> to {type_}
+          return %v : {type_}
+        }}"""
+    )
+    assert function(np.arange(8, dtype=F32)).tolist() == expected
+
+
+def test_a_large_result_with_gaps_stays_in_its_memory():
+    function = compiled(
+        """func.func @f(%x: memref<1000000xf32>) -> memref<500000xf32, strided<[2]>> {
+          %v = memref.subview %x[0] [500000] [2]
+              : memref<1000000xf32> to memref<500000xf32, strided<[2]>>
+          return %v : memref<500000xf32, strided<[2]>>
+        }"""
+    )
+    result = function(np.arange(1_000_000, dtype=F32))
+    np.testing.assert_array_equal(result, np.arange(0, 1_000_000, 2))
+
+
+def test_a_result_of_dynamic_shape_may_run_backwards():
+    function = compiled(
+        """func.func @f(%x: memref<8xf32>, %n: index) -> memref<?xf32, strided<[-1], offset: 7>> {
+          %a = memref.alloc() : memref<8xf32>
+          memref.copy %x, %a : memref<8xf32> to memref<8xf32>
+          %r = memref.reinterpret_cast %a to offset: [7], sizes: [%n], strides: [-1]
+              : memref<8xf32> to memref<?xf32, strided<[-1], offset: 7>>
+          return %r : memref<?xf32, strided<[-1], offset: 7>>
+        }"""
+    )
+    assert function(np.arange(8, dtype=F32), 4).tolist() == [7, 6, 5, 4]
+
+
+WRITES_THROUGH = {
+    "parameter": "return %x : memref<8xf32>",
+    "global": "%g = memref.get_global @g : memref<8xf32>\n  return %g : memref<8xf32>",
+}
+
+
+@pytest.mark.parametrize("body", WRITES_THROUGH.values(), ids=WRITES_THROUGH)
+def test_a_caller_writes_through_what_it_was_given(body):
+    function = compiled(
+        f"""memref.global "private" @g : memref<8xf32> = dense<1.0>
+        func.func private @given(%x: memref<8xf32>) -> memref<8xf32> {{
+          {body}
+        }}
+        func.func @f(%x: memref<8xf32>, %seen: memref<8xf32>) {{
+          %two = arith.constant 2.0 : f32
+          %v = call @given(%x) : (memref<8xf32>) -> memref<8xf32>
+          linalg.fill ins(%two : f32) outs(%v : memref<8xf32>)
+          %w = call @given(%x) : (memref<8xf32>) -> memref<8xf32>
+          memref.copy %w, %seen : memref<8xf32> to memref<8xf32>
+          return
+        }}"""
+    )
+    x, seen = np.zeros(8, F32), np.zeros(8, F32)
+    function(x, seen)
+    assert seen.tolist() == [2] * 8
+    assert x.tolist() == ([2] * 8 if body == WRITES_THROUGH["parameter"] else [0] * 8)
+
+
+def test_one_buffer_that_is_returned_twice_is_one():
+    function = compiled(
+        """func.func private @twice() -> (memref<8xf32>, memref<8xf32>) {
+          %m = memref.alloc() : memref<8xf32>
+          return %m, %m : memref<8xf32>, memref<8xf32>
+        }
+        func.func @f(%seen: memref<8xf32>) {
+          %two = arith.constant 2.0 : f32
+          %v:2 = call @twice() : () -> (memref<8xf32>, memref<8xf32>)
+          linalg.fill ins(%two : f32) outs(%v#0 : memref<8xf32>)
+          memref.copy %v#1, %seen : memref<8xf32> to memref<8xf32>
+          return
+        }"""
+    )
+    seen = np.zeros(8, F32)
+    function(seen)
+    assert seen.tolist() == [2] * 8
+
+
+@pytest.mark.parametrize("size", ["8", "?"])
+def test_a_caller_may_free_what_it_was_given(size):
+    made = f"memref<{size}xf32>"
+    function = compiled(
+        f"""func.func private @copy(%x: memref<8xf32>) -> {made} {{
+          %m = memref.alloc() : memref<8xf32>
+          memref.copy %x, %m : memref<8xf32> to memref<8xf32>
+          %r = memref.cast %m : memref<8xf32> to {made}
+          return %r : {made}
+        }}
+        func.func @f(%x: memref<8xf32>, %seen: memref<8xf32>) {{
+          %v = call @copy(%x) : (memref<8xf32>) -> {made}
+          memref.copy %v, %seen : {made} to memref<8xf32>
+          memref.dealloc %v : {made}
+          return
+        }}"""
+    )
+    x, seen = np.arange(8, dtype=F32), np.zeros(8, F32)
+    for _ in range(100):
+        function(x, seen)
+    assert seen.tolist() == x.tolist()
+
+
+def test_a_call_that_cannot_be_inlined_is_refused_with_its_location():
+    text = """func.func private @either(%x: memref<8xf32>, %c: i1) -> memref<8xf32> {
+      cf.cond_br %c, ^given, ^new
+    ^given:
+      return %x : memref<8xf32>
+    ^new:
+      %m = memref.alloc() : memref<8xf32>
+      return %m : memref<8xf32>
+    }
+    func.func @f(%x: memref<8xf32>, %c: i1) {
+      scf.if %c {
+        %v = func.call @either(%x, %c) : (memref<8xf32>, i1) -> memref<8xf32>
+      }
+      return
+    }"""
+    message = r"<text>:11:\d+: error: @either returns a buffer, .* let it write to a parameter"
+    with pytest.raises(UserError, match=message):
+        compiled(text)
