@@ -26,8 +26,8 @@ def constant_value(value: Any, bindings: Bindings) -> NDArray[Any] | None:
     """The elements of SSA value `value` (a tensor or memref of f32 or f64) if they are constant.
 
     Looks at `arith.constant`, also through a read-only `bufferization.to_buffer`, at
-    `memref.get_global` of a constant global, and through `memref.cast`; None if `value` comes from elsewhere, may be written,
-    or its elements are not in the module.
+    `memref.get_global` of a constant global, and through `memref.cast`; None if `value` comes from
+    elsewhere, may be written, or its elements are not in the module.
     """
     if isinstance(value.owner, bindings.ir.Block):
         return None

@@ -1,7 +1,9 @@
 """From a linalg operation to a `Convolution`: the problem, its operands and what initialises it.
 
 Named and generic operations in every layout take the same path: MLIR says whether an operation is
-a convolution and which loop plays which role, the indexing maps give the linear forms.
+a convolution and which loop plays which role, the indexing maps give the linear forms. A generic
+operation without filter loops, as one of 1x1 is once its unit dims are folded, MLIR does not take
+for a convolution; its loops are told by the operands that they index.
 """
 
 from __future__ import annotations
@@ -67,9 +69,8 @@ def extract(operation: Any, bindings: Bindings) -> Convolution:
 
     Raises UnsupportedError with the reason where this compiler cannot tile it.
     """
-    linalg = bindings.linalg
-    if not linalg.isa_convolution_op(operation):
-        raise UnsupportedError("it is not a convolution")
+    if not (bindings.linalg.isa_convolution_op(operation) or _contracted(operation, bindings)):
+        raise UnsupportedError(_why_not(operation))
     _check_place(operation, bindings)
     _check_body(operation)
     if len(operation.operands) != 3:
@@ -91,6 +92,12 @@ def extract(operation: Any, bindings: Bindings) -> Convolution:
     output = operation.operands[2]
     initializer = initializer_of(operation, output, problem, on_tensors, bindings)
     return Convolution(operation, problem, on_tensors, initializer)
+
+
+def _why_not(operation: Any) -> str:
+    if operation.name == "linalg.generic" and len(operation.operands) == 3:
+        return "MLIR does not see a convolution in it: its first operand has to be the input"
+    return "it is not a convolution"
 
 
 def normalise(problem: Problem) -> tuple[Problem, Groups]:
@@ -210,6 +217,8 @@ def _check_body(operation: Any) -> None:
         raise UnsupportedError("its body does not add input times weights to the output")
     if "arith.muli" in body:
         raise UnsupportedError("its elements are integers; f32 and f64 are supported")
+    if "math.fma" in body:
+        raise UnsupportedError("its body is math.fma; arith.mulf and arith.addf are supported")
     if "arith.mulf" not in body:
         raise UnsupportedError("it does not multiply and accumulate")
     raise UnsupportedError(f"its body is not acc + a * b on one float type ({', '.join(body)})")
@@ -249,27 +258,7 @@ def _check_type(type_: Any, bindings: Bindings) -> None:
 
 
 def _problem(operation: Any, types: list[Any], element: ElementType, bindings: Bindings) -> Problem:
-    found = bindings.linalg.infer_convolution_dimensions(operation)
-    if len(found.depth):
-        raise UnsupportedError("it is a depthwise or grouped convolution")
-    if len(found.output_image) > len(IMAGE_NAMES):
-        raise UnsupportedError(f"it has {len(found.output_image)} image dims; 3 are supported")
-    roles: dict[int, tuple[str, Role]] = {}
-    single = (
-        (found.batch, "n", Role.BATCH, "batch"),
-        (found.output_channel, "k", Role.OUT_CHANNEL, "output channel"),
-        (found.input_channel, "c", Role.CHANNEL, "input channel"),
-    )
-    for positions, name, role, text in single:
-        if len(positions) > 1:
-            raise UnsupportedError(f"it has {len(positions)} {text} dims; 1 is supported")
-        roles.update(dict.fromkeys(positions, (name, role)))
-    for positions, names, role in (
-        (found.output_image, IMAGE_NAMES, Role.IMAGE),
-        (found.filter_loop, FILTER_NAMES, Role.FILTER),
-    ):
-        for position, name in zip(positions, names[len(names) - len(positions) :], strict=True):
-            roles[position] = (name, role)
+    roles = _roles(operation, bindings)
     maps = indexing_maps(operation, bindings)
     if set(roles) != set(range(maps[0].n_dims)):
         raise UnsupportedError("one of its loops has no role in a convolution")
@@ -293,6 +282,77 @@ def _problem(operation: Any, types: list[Any], element: ElementType, bindings: B
             for name, axes, type_ in zip(("input", "weights", "output"), forms, types, strict=True)
         ),
     )
+
+
+@dataclass(frozen=True)
+class _Loops:
+    """The positions of loops by their roles."""
+
+    batch: list[int]
+    pixels: list[int]
+    channels: list[int]
+    summed: list[int]
+    taps: list[int]
+
+
+def _contracted(operation: Any, bindings: Bindings) -> _Loops | None:
+    """The loops of a `linalg.generic` that is a convolution without filter loops; None if it is
+    none. Named contractions, such as `linalg.matmul`, are left to passes that are made for them."""
+    maps = indexing_maps(operation, bindings)
+    if operation.name != "linalg.generic" or len(maps) != 3:
+        return None
+    names = {position: str(position) for position in range(maps[0].n_dims)}
+    try:
+        forms = [[_linear_form(e, names, bindings) for e in map_.results] for map_ in maps]
+    except UnsupportedError:
+        return None
+    if any(len(axis.terms) > 1 for axis in forms[0]):
+        return None
+    image, weights, output = ({dim for axis in form for dim in axis.dims} for form in forms)
+    parts = (image & output) - weights, (weights & output) - image, (image & weights) - output
+    pixels, channels, summed = (sorted(map(int, part)) for part in parts)
+    found = len(pixels) + len(channels) + len(summed)
+    if not pixels or len(channels) != 1 or len(summed) != 1 or found != len(names):
+        return None
+    first = max(len(pixels) - len(IMAGE_NAMES), 0)
+    return _Loops(pixels[:first], pixels[first:], channels, summed, [])
+
+
+def _convolved(operation: Any, bindings: Bindings) -> _Loops:
+    """The loops of what MLIR calls a convolution."""
+    found = bindings.linalg.infer_convolution_dimensions(operation)
+    if len(found.depth):
+        raise UnsupportedError("it is a depthwise or grouped convolution")
+    return _Loops(
+        batch=list(found.batch),
+        pixels=list(found.output_image),
+        channels=list(found.output_channel),
+        summed=list(found.input_channel),
+        taps=list(found.filter_loop),
+    )
+
+
+def _roles(operation: Any, bindings: Bindings) -> dict[int, tuple[str, Role]]:
+    """Name and role of each loop."""
+    loops = _contracted(operation, bindings) or _convolved(operation, bindings)
+    if len(loops.pixels) > len(IMAGE_NAMES):
+        raise UnsupportedError(f"it has {len(loops.pixels)} image dims; 3 are supported")
+    roles: dict[int, tuple[str, Role]] = {}
+    for positions, name, role, text in (
+        (loops.batch, "n", Role.BATCH, "batch"),
+        (loops.channels, "k", Role.OUT_CHANNEL, "output channel"),
+        (loops.summed, "c", Role.CHANNEL, "input channel"),
+    ):
+        if len(positions) > 1:
+            raise UnsupportedError(f"it has {len(positions)} {text} dims; 1 is supported")
+        roles.update(dict.fromkeys(positions, (name, role)))
+    for positions, names, role in (
+        (loops.pixels, IMAGE_NAMES, Role.IMAGE),
+        (loops.taps, FILTER_NAMES, Role.FILTER),
+    ):
+        for position, name in zip(positions, names[len(names) - len(positions) :], strict=True):
+            roles[position] = (name, role)
+    return roles
 
 
 def indexing_maps(operation: Any, bindings: Bindings) -> list[Any]:

@@ -349,3 +349,52 @@ def test_a_bias_elsewhere_is_folded(before: str, bias: str, output: str) -> None
     found = initialized(broadcast(bias, "memref<8xf32>", output), before=before, output=output)
     assert found.initializer is not None
     assert found.initializer.bias is not None
+
+
+FOLDED = {
+    "first": ("c, h * 2, w * 2", "k, c", "k, h, w", "4x9x11", "6x4", "6x5x6"),
+    "last": ("n, h * 2, w * 2, c", "c, k", "n, h, w, k", "2x9x11x4", "4x6", "2x5x6x6"),
+}
+
+
+def folded(kind: str) -> str:
+    """A 1x1 convolution of stride 2 whose unit dims are folded, channels first or last."""
+    image, weights, output, *sizes = FOLDED[kind]
+    loops = "n, k, h, w, c" if kind == "last" else "k, h, w, c"
+    maps = ", ".join(f"affine_map<({loops}) -> ({m})>" for m in (image, weights, output))
+    parallel = '"parallel", ' * (loops.count(","))
+    x, f, o = (f"memref<{size}xf32>" for size in sizes)
+    return f"""func.func @f(%x: {x}, %f: {f}, %o: {o}) {{
+  linalg.generic {{indexing_maps = [{maps}], iterator_types = [{parallel}"reduction"]}}
+      ins(%x, %f : {x}, {f}) outs(%o : {o}) {{
+  ^bb0(%a: f32, %b: f32, %acc: f32):
+    %m = arith.mulf %a, %b : f32
+    %s = arith.addf %acc, %m : f32
+    linalg.yield %s : f32
+  }}
+  return
+}}"""
+
+
+@pytest.mark.parametrize(("kind", "batch"), [("first", 1), ("last", 2)])
+def test_without_filter_loops_it_is_a_pointwise_convolution(kind: str, batch: int) -> None:
+    layout, weights = ("nchw", "fchw") if kind == "first" else ("nhwc", "hwcf")
+    by_hand = conv2d(
+        n=batch, k=6, h=5, w=6, c=4, r=1, s=1, stride=2, layout=layout, weights=weights
+    )
+    problem, _ = normalise(convolution(folded(kind)).problem)
+    expected, _ = normalise(by_hand)
+    ours = {dim: problem.extent(dim) for dim in problem.names}
+    renamed = {("d" if dim == "n" else dim): size for dim, size in expected.extents.items()}
+    assert ours == renamed
+    assert problem.flops == expected.flops
+
+
+def test_products_without_a_sum_over_channels_stay() -> None:
+    text = (
+        folded("first").replace("(k, h, w, c)", "(k, h, w, r)").replace('"reduction"', '"parallel"')
+    )
+    text = text.replace("(c, h * 2, w * 2)", "(r, h * 2, w * 2)").replace("(k, c)>", "(k, r)>")
+    text = text.replace("-> (k, h, w)>", "-> (k, h, w, r)>").replace("6x5x6xf32", "6x5x6x4xf32")
+    with pytest.raises(UnsupportedError, match="MLIR does not see a convolution in it"):
+        convolution(text)
