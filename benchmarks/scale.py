@@ -190,7 +190,7 @@ def larger_machine(machine: Machine, cores: int) -> Machine:
 def predicted_seconds(operator: Workload, machine: Machine, cores: int) -> float:
     """What the model expects of its best plan, with constant weights."""
     from mopt_mlir import conv2d, solve
-    from mopt_mlir.extract import normalise
+    from mopt_mlir.normal_form import normalise
 
     layout, _, weights = operator.layout.partition("_")
     problem = conv2d(

@@ -16,8 +16,9 @@ from mopt_mlir import plan_attribute
 from mopt_mlir.bindings import Bindings, bindings_of
 from mopt_mlir.constants import constant_value
 from mopt_mlir.diagnostics import Diagnostic, UserError, current_sink, describe, emit, sink
-from mopt_mlir.extract import Convolution, normalise
+from mopt_mlir.extract import Convolution
 from mopt_mlir.isolation import ENTRY, isolate
+from mopt_mlir.normal_form import normalise
 from mopt_mlir.plan import Plan
 from mopt_mlir.planning import convolutions
 from mopt_mlir.solver.cache import PlanCache, version

@@ -93,7 +93,7 @@ def operators_of(module: Any) -> tuple[Operator, ...]:
     """
     from mopt_mlir.bindings import bindings_of
     from mopt_mlir.constants import constant_value
-    from mopt_mlir.extract import normalise
+    from mopt_mlir.normal_form import normalise
     from mopt_mlir.planning import convolutions
 
     bindings = bindings_of(module)
@@ -148,7 +148,7 @@ def _rows(data: Any) -> list[dict[str, Any]]:
 
 def _problem(row: Mapping[str, Any]) -> Problem:
     """The normalised problem of one row. Raises ValueError, naming the field."""
-    from mopt_mlir.extract import normalise
+    from mopt_mlir.normal_form import normalise
 
     if not _is_name(row["name"]):
         raise ValueError(f"name: {json.dumps(row['name'])} is not a name")

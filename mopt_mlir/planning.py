@@ -9,8 +9,9 @@ from mopt_mlir import plan_attribute
 from mopt_mlir.bindings import Bindings
 from mopt_mlir.constants import constant_value
 from mopt_mlir.diagnostics import emit
-from mopt_mlir.extract import Convolution, UnsupportedError, extract, indexing_maps, normalise
+from mopt_mlir.extract import Convolution, UnsupportedError, extract, indexing_maps
 from mopt_mlir.machine import Machine
+from mopt_mlir.normal_form import normalise
 from mopt_mlir.pass_base import PassFailure
 from mopt_mlir.plan import Plan
 from mopt_mlir.planned import PlannedConvolution

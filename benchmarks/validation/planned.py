@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def problem_of(workload: Workload) -> Problem:
     """What the planner sees of a workload."""
-    from mopt_mlir.extract import normalise
+    from mopt_mlir.normal_form import normalise
     from mopt_mlir.problem import ElementType, conv2d
 
     layout, _, weights = workload.layout.partition("_")

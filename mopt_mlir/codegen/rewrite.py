@@ -13,7 +13,8 @@ from mopt_mlir.codegen.builder import Builder
 from mopt_mlir.codegen.nest import Nest
 from mopt_mlir.codegen.operands import Operands
 from mopt_mlir.codegen.packing import pack_constant
-from mopt_mlir.extract import Convolution, Groups
+from mopt_mlir.extract import Convolution
+from mopt_mlir.normal_form import Groups
 from mopt_mlir.planned import PlannedConvolution
 
 

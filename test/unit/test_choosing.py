@@ -15,10 +15,10 @@ from mopt_mlir.compilation import load_module, lower_module
 from mopt_mlir.compile_options import DEFAULTS, CompileOptions
 from mopt_mlir.constants import constant_value
 from mopt_mlir.executable import load
-from mopt_mlir.extract import normalise
 from mopt_mlir.isolation import ENTRY, isolate
 from mopt_mlir.lowering.target import host, of_cpu
 from mopt_mlir.machine import by_name
+from mopt_mlir.normal_form import normalise
 from mopt_mlir.plan_attribute import attached
 from mopt_mlir.planning import convolutions
 from mopt_mlir.reference import evaluate

@@ -19,8 +19,9 @@ from benchmarks.workloads import Workload, random_workloads
 from mopt_mlir.bindings import bindings
 from mopt_mlir.codegen.index import Index
 from mopt_mlir.codegen.ranges import Range
-from mopt_mlir.extract import extract, normalise
+from mopt_mlir.extract import extract
 from mopt_mlir.machine import host
+from mopt_mlir.normal_form import normalise
 from mopt_mlir.plan import (
     LEVELS,
     MOST_ACCUMULATORS,

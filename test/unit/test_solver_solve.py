@@ -15,9 +15,9 @@ import pytest
 
 from benchmarks.certificates import challenge
 from benchmarks.workloads import TABLE1
-from mopt_mlir.extract import normalise
 from mopt_mlir.machine import Machine, by_name, resolve
 from mopt_mlir.model.cost import predict, tile_bytes
+from mopt_mlir.normal_form import normalise
 from mopt_mlir.plan import Level, Microkernel, Plan
 from mopt_mlir.problem import ElementType, Problem, conv2d
 from mopt_mlir.solver import incumbent, solve
