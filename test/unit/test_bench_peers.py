@@ -67,7 +67,7 @@ def test_what_iree_is_given_is_the_convolution(operator, protocol):
     input_, weights, _ = workload.operands(2)
     module = load_module(tensor_mlir(workload, None))
     (result,) = evaluate(module, "conv", [input_, weights]).results
-    np.testing.assert_allclose(result, workload.reference(input_, weights), atol=1e-9)
+    np.testing.assert_allclose(result.value, workload.reference(input_, weights), atol=1e-9)
     load_module(tensor_mlir(workload, weights))  # the constant parses
 
 

@@ -1,8 +1,4 @@
-"""What a function computes, in float64 numpy, and how far native code may be from it.
-
-An interpreter for functions of linalg operations on buffers or tensors. It shares no code with the
-compiler, so that the two cannot be wrong in the same way.
-"""
+"""Runs functions of linalg operations on buffers or tensors."""
 
 from __future__ import annotations
 
@@ -12,24 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mopt_mlir.bindings import bindings_of
 from mopt_mlir.diagnostics import UserError, describe
-from mopt_mlir.reference_linalg import Structured
-from mopt_mlir.reference_scalar import evaluate_scalar, magnitude, rounded_to, unsupported
-from mopt_mlir.reference_shapes import SHAPE_OPERATIONS, padded
-
-Array = NDArray[Any]
-
-_ROUNDING = {
-    "bf16": (2.0**-8, 2.0**-134),
-    "f16": (2.0**-11, 2.0**-25),
-    "f32": (2.0**-24, 2.0**-150),
-    "f64": (2.0**-53, 0.0),
-}
-"""By element type half the distance from 1 to the next number, which bounds the relative error of a
-rounding, and half the smallest number, which bounds the error below the normal numbers."""
+from mopt_mlir.reference.numbers import Numbers
+from mopt_mlir.reference.scalars import evaluate_scalar, unsupported
+from mopt_mlir.reference.shapes import SHAPE_OPERATIONS, padded
+from mopt_mlir.reference.structured import Structured
 
 _RESOURCE = re.compile(r'"0x([0-9A-Fa-f]+)"')
 _RESOURCE_HEADER = 4  # bytes of alignment in front of a resource's elements
@@ -37,75 +22,33 @@ _RESOURCE_HEADER = 4  # bytes of alignment in front of a resource's elements
 
 @dataclass(frozen=True)
 class Outcome:
-    """`arguments` are the function's arguments as it leaves them, `results` what it returns.
+    """`arguments` are the function's arguments as it leaves them, `results` what it returns."""
 
-    `roundings` bounds how many roundings the computation of one element goes through, `elements`
-    are the types that numbers are rounded to.
-    """
-
-    arguments: list[Array]
-    results: list[Array]
-    roundings: int
-    elements: frozenset[str]
+    arguments: list[Numbers]
+    results: list[Numbers]
 
 
-def evaluate(
-    module: Any, name: str, arguments: Sequence[Any], *, absolute: bool = False
-) -> Outcome:
+def evaluate(module: Any, name: str, arguments: Sequence[Any]) -> Outcome:
     """Run the function `name` of a module on copies of `arguments`, everything real in float64.
 
-    With `absolute` each number is replaced by its magnitude and each difference by a sum: what
-    comes out bounds the sums of magnitudes that rounding errors are proportional to. Raises
-    UserError, located, for an operation that it does not know.
+    The errors of what comes out are how far a correct program may end up that computes in the types
+    of the module, in whatever order it sums; its arguments are those. Raises UserError, located,
+    for an operation that is not known, or of which the error has no bound.
     """
-    interpreter = _Interpreter(module, absolute)
-    values = [interpreter.number(argument).copy() for argument in arguments]
+    interpreter = _Interpreter(module)
+    values = [Numbers.exact(argument) for argument in arguments]
     results = interpreter.call(name, values)
-    elements = frozenset(interpreter.elements)
-    return Outcome(values, results, interpreter.roundings, elements)
-
-
-def error_bounds(
-    module: Any, name: str, arguments: Sequence[Any]
-) -> tuple[list[Array], list[Array]]:
-    """Per element of the arguments and results, how far from `evaluate` a correct program may end
-    up that computes in the types of the module, in whatever order it sums.
-
-    A sum of n products is computed with an error of at most (n + 1) u sum(|a| |b|) to first order,
-    u being half the distance from 1 to the next number (Higham, Accuracy and Stability of Numerical
-    Algorithms, sec. 3.1). For a convolution n is C*R*S. Twice that is allowed, which covers the
-    higher orders and float64's own rounding.
-    """
-    outcome = evaluate(module, name, arguments, absolute=True)
-    known = [_ROUNDING[element] for element in outcome.elements]
-    relative, absolute = (max(errors) for errors in zip(*known, strict=True)) if known else (0, 0)
-
-    def bound(magnitudes: Array) -> Array:
-        return 2 * outcome.roundings * (relative * magnitudes + absolute)
-
-    return list(map(bound, outcome.arguments)), list(map(bound, outcome.results))
+    return Outcome(values, results)
 
 
 class _Interpreter:
     """Runs the functions of one module, operation by operation."""
 
-    def __init__(self, module: Any, absolute: bool) -> None:
+    def __init__(self, module: Any) -> None:
         self.module = module
-        self.absolute = absolute
-        self.roundings = 0
-        self.elements: set[str] = set()
-        self._globals: dict[str, Array] = {}
+        self._globals: dict[str, Numbers] = {}
 
-    def number(self, value: Any) -> Array:
-        """`value` as an array of float64, or of integers."""
-        array = np.asarray(value)
-        if array.dtype.kind == "f":
-            array = array.astype(np.float64)
-        elif array.dtype.kind not in "iub":
-            raise UserError(f"the reference does not know numbers of type {array.dtype}")
-        return np.asarray(magnitude(array)) if self.absolute else array
-
-    def call(self, name: str, arguments: Sequence[Array]) -> list[Array]:
+    def call(self, name: str, arguments: Sequence[Numbers]) -> list[Numbers]:
         """What the function returns; arguments that are buffers are updated in place."""
         block = _function(self.module, name).regions[0].blocks[0]
         values = dict(zip(block.arguments, arguments, strict=True))
@@ -115,12 +58,13 @@ class _Interpreter:
             if operation.name == "func.return":
                 return operands
             results = self._run(operation, operands, values)
+            _check_errors(operation, results)
             values.update(zip(operation.results, results, strict=True))
         raise AssertionError("a function of one block ends in func.return")
 
     def _run(
-        self, operation: Any, operands: list[Array], values: Mapping[Any, Array]
-    ) -> Sequence[Array]:
+        self, operation: Any, operands: list[Numbers], values: Mapping[Any, Numbers]
+    ) -> Sequence[Numbers]:
         if operation.name.startswith("linalg."):
             return self._run_structured(operation, operands, values)
         if operation.name == "func.call":
@@ -133,24 +77,21 @@ class _Interpreter:
             return [padded(operation, operands, values)]
         if operation.name in SHAPE_OPERATIONS:
             return SHAPE_OPERATIONS[operation.name](operation, operands)
-        if (element := rounded_to(operation)) is not None:
-            self.roundings += 1
-            self.elements.add(element)
-        return [np.asarray(evaluate_scalar(operation, operands, self.absolute))]
+        return [evaluate_scalar(operation, operands)]
 
     def _run_structured(
-        self, operation: Any, operands: list[Array], values: Mapping[Any, Array]
-    ) -> Sequence[Array]:
+        self, operation: Any, operands: list[Numbers], values: Mapping[Any, Numbers]
+    ) -> Sequence[Numbers]:
         structured = Structured.of(operation)
         outputs = operands[structured.inputs :]
         if len(operation.results):  # tensors: the operands keep their values
             outputs = [output.copy() for output in outputs]
         operands = operands[: structured.inputs] + outputs
-        self.roundings += structured.run(operands, values, absolute=self.absolute)
-        self.elements |= structured.elements
+        structured.run(operands, values)
+        _check_errors(operation, outputs)
         return outputs[: len(operation.results)]
 
-    def _global(self, name: str) -> Array:
+    def _global(self, name: str) -> Numbers:
         if name not in self._globals:
             ir = bindings_of(self.module).ir
             definition = ir.SymbolTable(self.module)[name].operation
@@ -162,21 +103,30 @@ class _Interpreter:
             self._globals[name] = self._constant(definition, value).copy()
         return self._globals[name]
 
-    def _constant(self, operation: Any, attribute: Any) -> Array:
+    def _constant(self, operation: Any, attribute: Any) -> Numbers:
         ir = bindings_of(operation).ir
         if isinstance(attribute, ir.DenseElementsAttr):
             try:
-                return self.number(np.array(attribute))
+                return Numbers.exact(np.array(attribute))
             except TypeError:  # numpy has no such element type
                 raise unsupported(operation) from None
         if not isinstance(attribute.type, ir.ShapedType):
-            return self.number(attribute.value)
+            return Numbers.exact(attribute.value)
         match = _RESOURCE.search(operation.get_asm(large_resource_limit=None))
         dtype = {"f32": np.float32, "f64": np.float64}.get(str(attribute.type.element_type))
         if match is None or dtype is None:
             raise unsupported(operation)
         data = bytes.fromhex(match[1])[_RESOURCE_HEADER:]
-        return self.number(np.frombuffer(data, dtype).reshape(attribute.type.shape))
+        return Numbers.exact(np.frombuffer(data, dtype).reshape(attribute.type.shape))
+
+
+def _check_errors(operation: Any, results: Sequence[Numbers]) -> None:
+    if not all(np.isfinite(result.error).all() for result in results):
+        message = (
+            f"the reference cannot bound the error of '{operation.name}': something that is not "
+            "exact may be 0 where it divides, or where a function is not defined"
+        )
+        raise UserError(message, describe(operation.location))
 
 
 def _function(module: Any, name: str) -> Any:

@@ -1,4 +1,4 @@
-"""Operations on tensors and memrefs that allocate, copy and change shapes, on numpy arrays."""
+"""Operations on tensors and memrefs that allocate, copy and change shapes."""
 
 from __future__ import annotations
 
@@ -6,76 +6,84 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mopt_mlir.reference_scalar import unsupported
+from mopt_mlir.reference.numbers import Array, Numbers
+from mopt_mlir.reference.scalars import unsupported
 
-Array = NDArray[Any]
-Handler = Callable[[Any, list[Array]], Sequence[Array]]
-"""From an operation and its operands' values to its results'."""
+Handler = Callable[[Any, list[Numbers]], Sequence[Numbers]]
+"""From an operation and its operands to its results."""
 
 _DYNAMIC = -(2**63)  # a size that is an operand
 
 
-def _new(operation: Any, operands: list[Array]) -> Sequence[Array]:
+def _new(operation: Any, operands: list[Numbers]) -> Sequence[Numbers]:
     """Of NaN, so that it shows if elements are read that were never written."""
     type_ = operation.results[0].type
-    sizes = map(int, operands)
+    sizes = _sizes(operands)
     shape = [next(sizes) if size == _DYNAMIC else size for size in type_.shape]
     if str(type_.element_type) in ("f16", "bf16", "f32", "f64"):
-        return [np.full(shape, np.nan)]
-    return [np.zeros(shape, np.int64)]
+        return [Numbers.exact(np.full(shape, np.nan))]
+    return [Numbers.exact(np.zeros(shape, np.int64))]
 
 
-def _same(_: Any, operands: list[Array]) -> Sequence[Array]:
+def _same(_: Any, operands: list[Numbers]) -> Sequence[Numbers]:
     return [operands[0]]
 
 
-def _copied(_: Any, operands: list[Array]) -> Sequence[Array]:
+def _copied(_: Any, operands: list[Numbers]) -> Sequence[Numbers]:
     return [operands[0].copy()]
 
 
-def _nothing(_: Any, __: list[Array]) -> Sequence[Array]:
+def _nothing(_: Any, __: list[Numbers]) -> Sequence[Numbers]:
     return []
 
 
-def _copy(_: Any, operands: list[Array]) -> Sequence[Array]:
-    operands[1][...] = operands[0]
+def _copy(_: Any, operands: list[Numbers]) -> Sequence[Numbers]:
+    operands[1].assign(operands[0])
     return []
 
 
-def _extent(_: Any, operands: list[Array]) -> Sequence[Array]:
-    return [np.asarray(operands[0].shape[int(operands[1])])]
+def _extent(_: Any, operands: list[Numbers]) -> Sequence[Numbers]:
+    return [Numbers.exact(operands[0].shape[int(operands[1].value)])]
 
 
-def _reshaped(operation: Any, operands: list[Array]) -> Sequence[Array]:
+def _reshaped(operation: Any, operands: list[Numbers]) -> Sequence[Numbers]:
     shape = list(operation.results[0].type.shape)
     if shape.count(_DYNAMIC) > 1:
         raise unsupported(operation)
-    result = operands[0].reshape([-1 if size == _DYNAMIC else size for size in shape])
-    if operation.name.startswith("memref.") and not np.shares_memory(result, operands[0]):
+    shape = [-1 if size == _DYNAMIC else size for size in shape]
+    result = operands[0].map(lambda array: array.reshape(shape))
+    shared = np.shares_memory(result.value, operands[0].value)
+    if operation.name.startswith("memref.") and not shared:
         raise unsupported(operation)
     return [result]
 
 
-def _part(operation: Any, operands: list[Array]) -> Sequence[Array]:
+def _part(operation: Any, operands: list[Numbers]) -> Sequence[Numbers]:
     source, *dynamic = operands
-    part = source[_slices(operation, dynamic)]
-    part = part.reshape(_kept(part.shape, operation.results[0].type))
+    slices = _slices(operation, dynamic)
+    shape = _kept(source.value[slices].shape, operation.results[0].type)
+    part = source.map(lambda array: array[slices].reshape(shape))
     return [part if operation.name.startswith("memref.") else part.copy()]
 
 
-def _inserted(operation: Any, operands: list[Array]) -> Sequence[Array]:
+def _inserted(operation: Any, operands: list[Numbers]) -> Sequence[Numbers]:
     source, target, *dynamic = operands
     result = target.copy()
-    hole = result[_slices(operation, dynamic)]
-    hole[...] = source.reshape(hole.shape)
+    slices = _slices(operation, dynamic)
+    hole = result.map(lambda array: array[slices])
+    hole.assign(source.map(lambda array: array.reshape(hole.shape)))
     return [result]
 
 
-def _slices(operation: Any, dynamic: Sequence[Array]) -> tuple[slice, ...]:
+def _sizes(operands: Sequence[Numbers]) -> Iterator[int]:
+    """Operands that are sizes, offsets and the like."""
+    return (int(operand.value) for operand in operands)
+
+
+def _slices(operation: Any, dynamic: Sequence[Numbers]) -> tuple[slice, ...]:
     """The offsets, sizes and strides of a slice, where `dynamic` gives the dynamic ones."""
-    left = map(int, dynamic)
+    left = _sizes(dynamic)
 
     def sizes(name: str) -> list[int]:
         return [next(left) if size == _DYNAMIC else size for size in operation.attributes[name]]
@@ -92,10 +100,10 @@ def _kept(shape: Sequence[int], type_: Any) -> Sequence[int]:
     return shape if type_.rank == len(shape) else list(type_.shape)
 
 
-def padded(operation: Any, operands: list[Array], values: Mapping[Any, Array]) -> Array:
+def padded(operation: Any, operands: list[Numbers], values: Mapping[Any, Numbers]) -> Numbers:
     """The result of a `tensor.pad` whose body yields one of `values`, from around it."""
     source, *dynamic = operands
-    left = map(int, dynamic)
+    left = _sizes(dynamic)
     low, high = (
         [next(left) if size == _DYNAMIC else size for size in operation.attributes[name]]
         for name in ("static_low", "static_high")
@@ -104,7 +112,13 @@ def padded(operation: Any, operands: list[Array], values: Mapping[Any, Array]) -
     if yielded.name != "tensor.yield":
         raise unsupported(operation)
     padding = values[yielded.operands[0]]
-    return np.pad(source, list(zip(low, high, strict=True)), constant_values=padding)
+    widths = list(zip(low, high, strict=True))
+
+    def around(array: Array, filler: Array) -> Array:
+        return np.pad(array, widths, constant_values=filler)
+
+    value = around(source.value, padding.value)
+    return Numbers(value, around(source.error, padding.error))
 
 
 SHAPE_OPERATIONS: Mapping[str, Handler] = {

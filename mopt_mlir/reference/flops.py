@@ -8,8 +8,8 @@ from typing import Any
 
 from mopt_mlir.bindings import bindings_of
 from mopt_mlir.diagnostics import UserError
-from mopt_mlir.reference_linalg import count_flops
-from mopt_mlir.reference_scalar import ADDITIONS, FUSED, MULTIPLICATIONS
+from mopt_mlir.reference.scalars import ADDITIONS, FUSED, MULTIPLICATIONS
+from mopt_mlir.reference.structured import count_flops
 
 _FLOPS = {**dict.fromkeys(ADDITIONS + MULTIPLICATIONS, 1), FUSED: 2, "vector.fma": 2}
 """Per element of the result. Whatever else a function does is free."""

@@ -1,11 +1,11 @@
-"""linalg operations on numpy arrays, through their indexing maps and their bodies: the part of the
+"""linalg operations on numbers, through their indexing maps and their bodies: the part of the
 reference that knows about loops. Named and generic operations are the same to it."""
 
 from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from math import prod
 from string import ascii_letters
@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
-from numpy.typing import NDArray
 
 from mopt_mlir.bindings import bindings_of
 from mopt_mlir.diagnostics import UserError, describe
-from mopt_mlir.reference_scalar import (
+from mopt_mlir.reference.numbers import Array, Numbers, finite, rounding
+from mopt_mlir.reference.scalars import (
     ADDITIONS,
     CASTS,
     FUSED,
@@ -27,8 +27,6 @@ from mopt_mlir.reference_scalar import (
     rounded_to,
     unsupported,
 )
-
-Array = NDArray[Any]
 
 Axis = tuple[Mapping[int, int], int]
 """One result of an indexing map: coefficients by loop, and a constant."""
@@ -73,17 +71,19 @@ class Structured:
             raise unsupported(self.operation)
         return [extents[loop] for loop in range(self.loops)]
 
-    def roundings(self, extents: Sequence[int]) -> int:
-        """How many roundings an element of the result goes through at most."""
+    def rounding(self, extents: Sequence[int], terms: Array) -> Array:
+        """How far an output may be off by the roundings of its reduction, in whatever order, if the
+        magnitudes of all terms add up to `terms`."""
         summands = prod(extents[loop] for loop in self.reductions)
         repeated = self._count((*ADDITIONS, FUSED, NARROWING))
-        return summands * repeated + self._count(MULTIPLICATIONS)
+        count = summands * repeated + self._count(MULTIPLICATIONS)
+        return rounding(self.elements, terms, count) if self.elements else np.zeros(())
 
     @property
-    def elements(self) -> set[str]:
+    def elements(self) -> list[str]:
         """The types that the body rounds to."""
         found = (rounded_to(op.operation) for op in self.body.operations)
-        return {element for element in found if element is not None}
+        return sorted({element for element in found if element is not None})
 
     def flops(self, extents: Sequence[int]) -> int:
         """Floating-point operations of the whole iteration space."""
@@ -97,20 +97,18 @@ class Structured:
     def body(self) -> Any:
         return self.operation.regions[0].blocks[0]
 
-    def run(self, operands: Sequence[Array], outer: Mapping[Any, Array], *, absolute: bool) -> int:
-        """Run on the operands' arrays; outputs are updated in place.
+    def run(self, operands: Sequence[Numbers], outer: Mapping[Any, Numbers]) -> None:
+        """Run on the operands; outputs are updated in place.
 
-        `outer` are the values that the body may use from around the operation. Returns what
-        `roundings` does.
+        `outer` are the values that the body may use from around the operation.
         """
         extents = self.extents([operand.shape for operand in operands])
         if 0 in extents:
-            return 0
+            return
         if self._is_contraction():
             _contract(self, operands, extents)
         else:
-            _iterate(self, operands, extents, outer, absolute)
-        return self.roundings(extents)
+            _iterate(self, operands, extents, outer)
 
     def _is_contraction(self) -> bool:
         """Whether the body is `out + a * b`."""
@@ -197,6 +195,17 @@ def _view(
     return as_strided(array[(*start, ...)], tuple(axes.values()), tuple(strides.values()))
 
 
+def _seen(
+    op: Structured,
+    position: int,
+    numbers: Numbers,
+    axes: Mapping[int, int],
+    fixed: Mapping[int, int],
+) -> Numbers:
+    """`_view` of values and of errors."""
+    return numbers.map(lambda array: _view(op, position, array, axes, fixed))
+
+
 def _outside(operation: Any) -> UserError:
     message = f"'{operation.name}' accesses elements outside of an operand"
     return UserError(message, describe(operation.location))
@@ -207,51 +216,73 @@ def _points(loops: Sequence[int], extents: Sequence[int]) -> Iterator[dict[int, 
         yield dict(zip(loops, point, strict=True))
 
 
-def _contract(op: Structured, operands: Sequence[Array], extents: Sequence[int]) -> None:
+def _contract(op: Structured, operands: Sequence[Numbers], extents: Sequence[int]) -> None:
     """`out += a * b`, one matrix product for each filter tap: for all values of the reduction loops
     that share an axis with another loop."""
     axes = [terms for access in op.accesses for terms, _ in access]
     shared = {loop for terms in axes if len(terms) > 1 for loop in terms}
     taps = [loop for loop in op.reductions if loop in shared]
+
+    def seen(position: int, fixed: Mapping[int, int]) -> tuple[Numbers, str]:
+        """An operand, and the letters of its axes."""
+        indexing = {loop for terms, _ in op.accesses[position] for loop in terms} - fixed.keys()
+        used = {loop: extents[loop] for loop in sorted(indexing)}
+        view = _seen(op, position, operands[position], used, fixed)
+        return view, "".join(ascii_letters[loop] for loop in used)
+
+    output, output_axes = seen(2, {})
+    terms = output.magnitude
     for fixed in _points(taps, extents):
-        views, letters = [], []
-        for position, (operand, access) in enumerate(zip(operands, op.accesses, strict=True)):
-            indexing = {loop for terms, _ in access for loop in terms} - fixed.keys()
-            used = {loop: extents[loop] for loop in sorted(indexing)}
-            views.append(_view(op, position, operand, used, fixed))
-            letters.append("".join(ascii_letters[loop] for loop in used))
-        subscripts = f"{letters[0]},{letters[1]}->{letters[2]}"
-        views[2] += np.einsum(subscripts, views[0], views[1], optimize=True)
+        (a, a_axes), (b, b_axes) = seen(0, fixed), seen(1, fixed)
+        terms += _accumulate(f"{a_axes},{b_axes}->{output_axes}", a, b, output)
+    output.error[...] += op.rounding(extents, terms)
+
+
+def _accumulate(subscripts: str, a: Numbers, b: Numbers, output: Numbers) -> Array:
+    """`output += a * b` but for roundings. Returns the sums of the magnitudes of the products."""
+
+    def product(left: Array, right: Array) -> Array:
+        return np.asarray(np.einsum(subscripts, left, right, optimize=True))
+
+    output.value[...] += product(a.value, b.value)
+    if not a.is_exact:
+        output.error[...] += product(a.error, b.magnitude)
+    if not b.is_exact:
+        output.error[...] += product(finite(a.value), b.error)
+    return product(a.magnitude, b.magnitude)
 
 
 def _iterate(
     op: Structured,
-    operands: Sequence[Array],
+    operands: Sequence[Numbers],
     extents: Sequence[int],
-    outer: Mapping[Any, Array],
-    absolute: bool,
+    outer: Mapping[Any, Numbers],
 ) -> None:
     """Any body: the reduction loops one by one, the others at once."""
     axes = {loop: extents[loop] for loop in range(op.loops) if loop not in op.reductions}
     for access in op.accesses[op.inputs :]:
         if {loop for terms, _ in access for loop in terms} != set(axes):
             raise unsupported(op.operation)
+    sums: Sequence[Array | None] = [None] * len(operands)
     for fixed in _points(op.reductions, extents):
-        views = [_view(op, i, operand, axes, fixed) for i, operand in enumerate(operands)]
-        values = ChainMap(dict(zip(op.body.arguments, views, strict=True)), dict(outer))
-        results = _run_body(op, values, axes, fixed, absolute=absolute)
+        views = [_seen(op, i, operand, axes, fixed) for i, operand in enumerate(operands)]
+        seen = [replace(view, terms=terms) for view, terms in zip(views, sums, strict=True)]
+        values = ChainMap(dict(zip(op.body.arguments, seen, strict=True)), dict(outer))
+        results = _run_body(op, values, axes, fixed)
         for output, result in zip(views[op.inputs :], results, strict=True):
-            output[...] = result
+            output.assign(result)
+        sums = [None] * op.inputs + [result.magnitude for result in results]
+    if op.reductions:
+        for output, terms in zip(views[op.inputs :], sums[op.inputs :], strict=True):
+            output.error[...] += op.rounding(extents, np.asarray(terms))
 
 
 def _run_body(
     op: Structured,
-    values: MutableMapping[Any, Array],
+    values: MutableMapping[Any, Numbers],
     axes: Mapping[int, int],
     fixed: Mapping[int, int],
-    *,
-    absolute: bool,
-) -> list[Array]:
+) -> list[Numbers]:
     """What the body yields for arrays of elements."""
     for nested in op.body.operations:
         operation = nested.operation
@@ -260,9 +291,9 @@ def _run_body(
             return operands
         if operation.name == "linalg.index":
             loop = operation.attributes["dim"].value
-            values[operation.result] = _index(loop, axes, fixed)
+            values[operation.result] = Numbers.exact(_index(loop, axes, fixed))
         else:
-            values[operation.result] = evaluate_scalar(operation, operands, absolute)
+            values[operation.result] = evaluate_scalar(operation, operands)
     raise AssertionError("the body of a linalg operation ends in linalg.yield")
 
 

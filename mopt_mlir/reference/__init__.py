@@ -1,0 +1,9 @@
+"""What functions compute, in float64 numpy, how far native code may be from it, and how many
+operations that takes. It shares no code with the compiler, so that the two cannot be wrong in the
+same way."""
+
+from mopt_mlir.reference.flops import flops_of
+from mopt_mlir.reference.interpreter import Outcome, evaluate
+from mopt_mlir.reference.numbers import Numbers
+
+__all__ = ["Numbers", "Outcome", "evaluate", "flops_of"]
