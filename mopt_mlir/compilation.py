@@ -65,11 +65,11 @@ def lower_module(module: Any, options: CompileOptions) -> LoweredModule:
     Raises UserError, or Failure after diagnostics.
     """
     from mopt_mlir.lowering.entries import entry_functions, read_entry
-    from mopt_mlir.lowering.functions import functions_of
+    from mopt_mlir.lowering.functions import functions_of, name_of
     from mopt_mlir.lowering.requirements import requirements
     from mopt_mlir.pass_registry import create
 
-    demands = {f.attributes["sym_name"].value: requirements(f) for f in functions_of(module)}
+    demands = {name_of(f): requirements(f) for f in functions_of(module)}
     with _fallback_reported(options.require_tiled):
         run_passes(module, options.first_passes())
     run_passes(module, create("mopt-lower-to-llvm", threads=options.threads))
@@ -95,6 +95,20 @@ def load_module(source: Any) -> Any:
     module = parse(text, bindings(_UPSTREAM).ir.Context()).operation
     _name_parameters(module, text.lines)
     return module
+
+
+def keep_only(name: str, module: Any) -> None:
+    """Erase what the public function `name` does not need; nothing if there is no such function."""
+    from mopt_mlir.lowering.functions import functions_of, is_public, name_of
+
+    public = [function for function in functions_of(module) if is_public(function)]
+    if name not in map(name_of, public):
+        return
+    private = bindings_of(module).ir.StringAttr.get("private", module.context)
+    for function in public:
+        if name_of(function) != name:
+            function.attributes["sym_visibility"] = private
+    run_passes(module, "symbol-dce")
 
 
 def _is_text(source: str) -> bool:

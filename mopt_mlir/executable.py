@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 
 class Executable:
-    """Compiled functions, by name: `executable["conv"](input, weights, output)`.
+    """Compiled functions, by name: `executable["conv"](input, weights, output)`. To iterate over it
+    gives the names.
 
     Safe to use from several threads. The code stays loaded as long as this object or one of its
     functions lives.
@@ -38,6 +39,12 @@ class Executable:
         if name not in self._functions:
             raise UserError(_unknown(name, tuple(self._functions)))
         return self._functions[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._functions)
+
+    def __len__(self) -> int:
+        return len(self._functions)
 
     def __contains__(self, name: object) -> bool:
         return name in self._functions

@@ -180,6 +180,8 @@ def _pair(row: Mapping[str, Any], field: str) -> tuple[int, int]:
     value = row.get(field, 1)
     if isinstance(value, list) and len(value) == 2:
         return _size(value[0], field), _size(value[1], field)
+    if isinstance(value, list):
+        raise ValueError(f"{field}: {json.dumps(value)} is neither a number nor a pair of two")
     return _size(value, field), _size(value, field)
 
 

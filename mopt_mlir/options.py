@@ -45,7 +45,8 @@ class Option:
             return _BOOLEANS[text.lower()] if self.is_flag else type(self.default)(text)
         except (ValueError, KeyError):
             kind = _KINDS[type(self.default)]
-            raise UserError(f"{self.name}='{text}' is not {kind}") from None
+            hint = "; spaces go between options, not commas" if "," in text else ""
+            raise UserError(f"{self.name}='{text}' is not {kind}{hint}") from None
 
     @property
     def default_text(self) -> str:

@@ -318,8 +318,10 @@ def _check_level(
     if sorted(level.order) != sorted(problem.names):
         raise ValueError(f"{level.name}.order must name each of {', '.join(problem.names)}")
     _check_sizes(f"{level.name}.tile", level.tile, set(problem.names))
+    if lacking := [dim for dim in problem.names if dim not in level.tile]:
+        raise ValueError(f"{level.name}.tile lacks {', '.join(lacking)}")
     for dim in problem.names:
-        size, unit = level.tile.get(dim, 0), kernel.extent(dim)
+        size, unit = level.tile[dim], kernel.extent(dim)
         if not 1 <= size <= outer[dim]:
             raise ValueError(f"{level.name}.tile[{dim}] = {size} is not in [1, {outer[dim]}]")
         if size % unit and size != problem.extent(dim):

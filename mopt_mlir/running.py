@@ -105,13 +105,17 @@ def run_entry(
 ) -> Measurement:
     """Compile `source`, run one of its functions on random data, and measure it.
 
-    `entry` may be left out if there is only one. Raises UserError.
+    `entry` may be left out if there is only one; what it does not need is not compiled. Raises
+    UserError.
     """
-    from mopt_mlir.compilation import load_module
+    from mopt_mlir.compilation import errors_raised, keep_only, load_module
     from mopt_mlir.executable import compile_with
 
-    executable = compile_with(source, options)
-    module = load_module(source)
+    with errors_raised():
+        module = load_module(source)
+        if entry is not None:
+            keep_only(entry, module)
+    executable = compile_with(module, options)
     if entry is None:
         entry = _only(executable.entries, describe(module.location))
     return measure(executable[entry], module, run, threads=options.threads, cpu=options.cpu)

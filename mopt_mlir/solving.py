@@ -43,9 +43,9 @@ class Request:
 
             if self.solver not in SOLVERS:
                 raise UserError(f"solver={self.solver}: not one of {', '.join(SOLVERS)}")
-        # `not >` rather than `<=`, so that a NaN is caught as well
-        if not 0 < self.gap < float("inf"):
-            raise UserError(f"gap={self.gap}: not a positive number, such as {GAP} for 0.5%")
+        # `not <` rather than `>=`, so that a NaN is caught as well
+        if not 0 < self.gap < 1:
+            raise UserError(f"gap={self.gap}: not between 0 and 1; {GAP} is 0.5%")
         if not self.time_limit > 0:
             raise UserError(f"time-limit={self.time_limit}: not a positive number of seconds")
 
@@ -54,7 +54,7 @@ class Request:
         if self.threads > machine.cores:
             raise UserError(
                 f"threads={self.threads}: machine '{machine.name}' has {machine.cores} cores; use "
-                f"fewer threads, or say machine={{{spec},cores={self.threads}}}"
+                f"fewer threads, or say of how many cores it is: {spec},cores={self.threads}"
             )
 
 

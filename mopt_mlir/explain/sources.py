@@ -135,9 +135,9 @@ def _of_module(
 
 def _keep_only(entry: str, module: Any) -> None:
     """Erase the other functions, so that they need no plan."""
-    from mopt_mlir.lowering.functions import functions_of
+    from mopt_mlir.lowering.functions import functions_of, name_of
 
-    functions = {f.attributes["sym_name"].value: f for f in functions_of(module)}
+    functions = {name_of(f): f for f in functions_of(module)}
     _known(entry, functions, "function")
     for name, function in functions.items():
         if name != entry:

@@ -10,6 +10,7 @@ from mopt_mlir.diagnostics import UserError, describe
 from mopt_mlir.lowering.functions import (
     argument_attributes,
     functions_of,
+    name_of,
     set_argument_attributes,
 )
 from mopt_mlir.lowering.operations import find
@@ -92,7 +93,7 @@ def _inline_returned_buffers(module: Any) -> None:
     """
     ir = bindings_of(module).ir
     returning = {
-        function.attributes["sym_name"].value
+        name_of(function)
         for function in functions_of(module)
         if any(is_buffer(type_) for type_ in function.attributes["function_type"].value.results)
     }

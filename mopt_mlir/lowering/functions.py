@@ -13,6 +13,12 @@ def functions_of(module: Any) -> list[Any]:
     return [op for op in operations if op.name == "func.func" and len(op.regions[0].blocks)]
 
 
+def name_of(function: Any) -> str:
+    """The symbol of a function."""
+    name: str = function.attributes["sym_name"].value
+    return name
+
+
 def is_public(function: Any) -> bool:
     """Whether a function can be called from outside its module."""
     attributes = function.attributes

@@ -12,6 +12,7 @@ from mopt_mlir.bindings import Bindings, bindings_of
 from mopt_mlir.lowering.functions import (
     argument_attributes,
     functions_of,
+    name_of,
     set_argument_attributes,
 )
 
@@ -28,7 +29,7 @@ def results_to_parameters(module: Any) -> None:
     bindings = bindings_of(module)
     with module.context, bindings.ir.Location.unknown():
         changed = {
-            function.attributes["sym_name"].value: types
+            name_of(function): types
             for function in functions_of(module)
             if (types := _rewrite_function(bindings, function))
         }

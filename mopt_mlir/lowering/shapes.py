@@ -7,7 +7,7 @@ from itertools import count
 from typing import Any
 
 from mopt_mlir.bindings import bindings_of
-from mopt_mlir.lowering.functions import functions_of
+from mopt_mlir.lowering.functions import functions_of, name_of
 from mopt_mlir.lowering.sizes import Extent, Scalar, Size, Unknown, compute
 
 Shape = tuple[Size, ...]
@@ -117,7 +117,7 @@ class Activation:
     def _activate(self, call: Any) -> Activation | None:
         module = self.function.parent
         name = call.attributes["callee"].value
-        functions = {f.attributes["sym_name"].value: f for f in functions_of(module)}
+        functions = {name_of(f): f for f in functions_of(module)}
         if name not in functions or self.depth == _DEEPEST:
             return None
         given = [self.shape(v) if self.has_shape(v) else self.number(v) for v in call.operands]

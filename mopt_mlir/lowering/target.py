@@ -89,7 +89,11 @@ def of_cpu(name: str) -> Target:
         target = Target(name, _WIDE_VECTORS)
     else:
         close = get_close_matches(name.lower(), known_cpus(), 3, 0.5)
-        hint = f"did you mean {' or '.join(close)}?" if close else "see `clang -mcpu=help`"
+        hint = (
+            f"did you mean {' or '.join(close)}?"
+            if close
+            else "such as haswell, skylake-avx512 or znver4"
+        )
         raise UserError(f"LLVM knows no CPU '{name}'; {hint}")
     if not vector_features(target) >= _NEEDED:
         raise UserError(

@@ -8,7 +8,7 @@ from mopt_mlir.bindings import bindings_of
 from mopt_mlir.diagnostics import UserError, describe, emit
 from mopt_mlir.lowering.addresses import forget_bounds, share_addresses
 from mopt_mlir.lowering.fallback import keep_marks, linalg_to_loops, mark_loops
-from mopt_mlir.lowering.functions import functions_of
+from mopt_mlir.lowering.functions import functions_of, name_of
 from mopt_mlir.lowering.operations import find, hidden, trips
 from mopt_mlir.lowering.pipeline import run_upstream
 from mopt_mlir.lowering.quotients import shift_quotients
@@ -85,7 +85,7 @@ def lower_to_llvm(module: Any, threads: int) -> None:
 
 def _check_names(module: Any) -> None:
     for function in functions_of(module):
-        if (name := function.attributes["sym_name"].value) in _C_LIBRARY:
+        if (name := name_of(function)) in _C_LIBRARY:
             raise UserError(
                 f"give @{name} another name: generated code calls the C library's function",
                 describe(function.location),

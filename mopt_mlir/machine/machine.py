@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, dataclass, fields, replace
+from difflib import get_close_matches
 from typing import Any
 
 from mopt_mlir.machine.ranges import check_range
@@ -215,8 +216,10 @@ def _kind(key: str) -> type:
     cache, dot, name = key.rpartition(".")
     known = field_kinds(Cache) if dot else field_kinds(Machine)
     if name not in known or (dot and cache not in CACHE_NAMES):
-        names = ", ".join([*field_kinds(Machine), *(f"L1.{name}" for name in field_kinds(Cache))])
-        raise ValueError(f"unknown field '{key}'; known: {names} (and L2, L3)")
+        names = [*field_kinds(Machine), *(f"L1.{name}" for name in field_kinds(Cache))]
+        near = get_close_matches(key, names, 1)
+        hint = f"did you mean '{near[0]}'? " if near else ""
+        raise ValueError(f"unknown field '{key}'; {hint}known: {', '.join(names)} (and L2, L3)")
     return known[name]
 
 

@@ -88,7 +88,7 @@ def _run(arguments: argparse.Namespace) -> int:
     source = read(arguments.input)
     module = load_module(source)
     machine = resolve(options.planned_machine, module)
-    names = [_name(function) for function in _public_functions(module)]
+    names = _public_functions(module)
     if not names:
         raise UserError("there is no function to run", arguments.input)
     progress = Console(stderr=True)
@@ -107,12 +107,12 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def _result(source: Source, name: str, run: RunOptions, options: CompileOptions) -> Result:
     from mopt_mlir.choosing import choose_plans
-    from mopt_mlir.compilation import load_module
+    from mopt_mlir.compilation import keep_only, load_module
     from mopt_mlir.executable import compile_with
     from mopt_mlir.running import measure
 
     module = load_module(source)
-    _keep_only(name, module)
+    keep_only(name, module)  # so that times are its own
     start = perf_counter()
     if options.candidates > 1:
         choose_plans(module, options, options.target_here())
@@ -124,27 +124,10 @@ def _result(source: Source, name: str, run: RunOptions, options: CompileOptions)
     return Result(plans, solved - start, compiled - solved, measured)
 
 
-def _public_functions(module: Any) -> list[Any]:
-    from mopt_mlir.lowering.functions import functions_of, is_public
+def _public_functions(module: Any) -> list[str]:
+    from mopt_mlir.lowering.functions import functions_of, is_public, name_of
 
-    return [function for function in functions_of(module) if is_public(function)]
-
-
-def _name(function: Any) -> str:
-    name: str = function.attributes["sym_name"].value
-    return name
-
-
-def _keep_only(name: str, module: Any) -> None:
-    """Erase the functions that `name` does not call, so that times are its own."""
-    from mopt_mlir.bindings import bindings_of
-    from mopt_mlir.compilation import run_passes
-
-    private = bindings_of(module).ir.StringAttr.get("private", module.context)
-    for function in _public_functions(module):
-        if _name(function) != name:
-            function.attributes["sym_visibility"] = private
-    run_passes(module, "symbol-dce")
+    return [name_of(function) for function in functions_of(module) if is_public(function)]
 
 
 def _analyze(module: Any, options: CompileOptions) -> tuple[Plan, ...]:

@@ -283,6 +283,7 @@ def test_scalars_without_results(layout):
 def test_an_unknown_function_is_refused_with_the_known_ones():
     executable = mopt_mlir.compile(ADD + DOUBLE, passes="")
     assert [entry.name for entry in executable.entries] == ["add", "double"]
+    assert (list(executable), len(executable)) == (["add", "double"], 2)
     assert "add" in executable
     with pytest.raises(UserError, match="no function 'ad'; did you mean 'add'"):
         executable["ad"]

@@ -156,8 +156,11 @@ def test_writing_to_memory_is_optional_and_follows_the_cores() -> None:
         ("znver5,cores", "'cores' is not of the form field=value"),
         ("znver5,cores=", "'cores=' is not of the form field=value"),
         ("znver5,sockets=2", "unknown field 'sockets'; known: cpu, cores"),
-        ("znver5,L4.size=1024", "unknown field 'L4.size'; known: cpu, cores"),
-        ("znver5,L1.sise=1024", "unknown field 'L1.sise'; known: cpu, cores"),
+        (
+            "znver5,L4.size=1024",
+            "unknown field 'L4.size'; did you mean 'L1.size'? known: cpu, cores",
+        ),
+        ("znver5,core=2", "unknown field 'core'; did you mean 'cores'? known: cpu, cores"),
         ("znver5,cores=two", "cores: 'two' is not an integer"),
         ("znver5,frequency=fast", "frequency: 'fast' is not a number"),
         ("znver5,frequency=nan", "frequency: nan is not from 0.01 to 10 GHz"),

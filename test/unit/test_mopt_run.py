@@ -204,6 +204,32 @@ def test_numbers_beyond_the_element_type_are_infinite(run):
     assert run("large.mlir", "--check")[0] == 0
 
 
+def test_what_the_entry_does_not_need_is_not_compiled(run):
+    Path("mixed.mlir").write_text("""
+      func.func private @twice(%x: tensor<8xf32>) -> tensor<8xf32> {
+        %0 = arith.addf %x, %x : tensor<8xf32>
+        return %0 : tensor<8xf32>
+      }
+      func.func @doubled(%x: tensor<8xf32>) -> tensor<8xf32> {
+        %0 = call @twice(%x) : (tensor<8xf32>) -> tensor<8xf32>
+        return %0 : tensor<8xf32>
+      }
+      func.func @other(%x: tensor<8xf32>) -> tensor<8xf32> {
+        %0 = linalg.softmax dimension(0)
+            ins(%x : tensor<8xf32>) outs(%x : tensor<8xf32>) -> tensor<8xf32>
+        return %0 : tensor<8xf32>
+      }""")
+    code, text, errors = run("mixed.mlir", "--entry", "doubled", "--check")
+    assert (code, errors) == (0, "")
+    assert text.startswith("doubled: ")
+    code, _, errors = run("mixed.mlir", "--entry", "other")
+    assert code == 1
+    assert "'linalg.softmax' cannot be lowered to LLVM" in errors
+    code, _, errors = run("all.mlir", "--entry", "matmol")
+    assert code == 1
+    assert "no function 'matmol'; did you mean 'matmul'?" in errors
+
+
 def test_integers_are_extended_before_they_are_multiplied(run):
     Path("bytes.mlir").write_text("""
       func.func @bytes(%x: memref<1x6x6x8xi8>, %o: memref<1x4x4x16xi32>) {
@@ -277,7 +303,7 @@ def test_standard_input(run, monkeypatch):
         (["matmul.mlir", "--format", "xml"], "argument --format: invalid choice: 'xml'"),
         (["matmul.mlir", "--seed", "-1"], "mopt-run: error: seed=-1: a seed is 0 or more"),
         (["matmul.mlir", "--threads", "2000"], "mopt-run: error: threads=2000: this process may"),
-        (["huge.mlir", "--check"], "error: 'huge' needs 37748736 MB of memory, "),
+        (["huge.mlir", "--check"], "error: 'huge' needs 54525952 MB of memory, "),
         (["none.mlir", "--entry", "f"], "no function 'f'; the module has none whose arguments"),
         (["none.mlir"], "none.mlir: error: the module has no function that can be run"),
         (["branch.mlir", "--check"], "branch.mlir:2:1: error: the reference knows no branches"),

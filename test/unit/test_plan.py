@@ -61,6 +61,7 @@ def tile(**sizes: int) -> dict[str, Any]:
         (tile(h=0), r"L1.tile\[h\] = 0 is not positive"),
         (tile(w=15), "nor a multiple of the register tile's 14"),
         ({"levels": (Level("L1", ORDER[1:], TILE),)}, "L1.order must name each of"),
+        ({"levels": (Level("L1", ORDER, {"k": 16, "w": 4}),)}, "L1.tile lacks n, h, c, r, s"),
         ({"levels": (Level("L4", ORDER, TILE),)}, "levels must be a subset of"),
         ({"levels": PLAN.levels[::-1]}, "levels must be a subset of L3, L2, L1 in that order"),
     ],

@@ -216,9 +216,13 @@ def test_weights_that_are_constant_have_plans_of_their_own(tmp_path: Path) -> No
     [
         ("threads=0", "threads=0: at least one is needed"),
         ("solver=simplex", "solver=simplex: not one of exact, algorithm1"),
-        ("gap=0", "gap=0.0: not a positive number, such as 0.005 for 0.5%"),
-        ("gap=nan", "gap=nan: not a positive number"),
-        ("gap=inf", "gap=inf: not a positive number"),
+        ("gap=0", "gap=0.0: not between 0 and 1; 0.005 is 0.5%"),
+        ("gap=nan", "gap=nan: not between 0 and 1"),
+        ("gap=5", "gap=5.0: not between 0 and 1"),
+        (
+            "threads=1, gap=0.1",
+            "threads='1,' is not an integer; spaces go between options, not commas",
+        ),
         ("time-limit=-1", "time-limit=-1.0: not a positive number of seconds"),
         ("time-limit=nan", "time-limit=nan: not a positive number of seconds"),
         ("time-limit=soon", "time-limit='soon' is not a number"),
