@@ -26,6 +26,10 @@ _SAFETY = 2
 """Times the error to first order, for the higher orders and for what float64 rounds itself."""
 
 
+class UnknownError(UserError):
+    """What the reference cannot tell the result of, or how far a program may be from it."""
+
+
 @dataclass(frozen=True)
 class Numbers:
     """An array of real numbers in float64, of integers, or of booleans.
@@ -41,12 +45,12 @@ class Numbers:
 
     @staticmethod
     def exact(value: Any) -> Numbers:
-        """A copy of numbers that a program has as they are. Raises UserError for what are none."""
+        """A copy of numbers that are given. Raises UnknownError for what are none."""
         array = np.array(value)
         if array.dtype.kind == "f":
             array = array.astype(np.float64)
         elif array.dtype.kind not in "iub":
-            raise UserError(f"the reference does not know numbers of type {array.dtype}")
+            raise UnknownError(f"the reference does not know numbers of type {array.dtype}")
         return Numbers(array, np.zeros(array.shape))
 
     @property

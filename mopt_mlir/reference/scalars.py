@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from mopt_mlir.diagnostics import UserError, describe
-from mopt_mlir.reference.numbers import Array, Numbers, is_rounded, rounding
+from mopt_mlir.diagnostics import describe
+from mopt_mlir.reference.numbers import Array, Numbers, UnknownError, is_rounded, rounding
 
 Rule = Callable[..., Numbers]
 """From operands to a result, before it is rounded."""
@@ -190,7 +190,7 @@ _INTEGER_CASTS = ("arith.extsi", "arith.fptosi", "arith.index_cast")
 def evaluate_scalar(operation: Any, operands: Sequence[Numbers]) -> Numbers:
     """The result of an arith or math operation, element by element. An error may be infinite.
 
-    Raises UserError for an operation that is not known.
+    Raises UnknownError for an operation that is not known.
     """
     with np.errstate(all="ignore"):
         exact = _before_rounding(operation, operands)
@@ -204,7 +204,7 @@ def evaluate_scalar(operation: Any, operands: Sequence[Numbers]) -> Numbers:
 def rounded_to(operation: Any) -> str | None:
     """The element type that an operation rounds its result to; None if it is exact.
 
-    Raises UserError for one that is not known.
+    Raises UnknownError for one that is not known.
     """
     rounds = (*ADDITIONS, *MULTIPLICATIONS, FUSED, NARROWING, "arith.sitofp", *_LIBRARY)
     if operation.name not in rounds:
@@ -215,10 +215,10 @@ def rounded_to(operation: Any) -> str | None:
     return element
 
 
-def unsupported(operation: Any) -> UserError:
+def unsupported(operation: Any) -> UnknownError:
     """The error for an operation that the reference does not know."""
     message = f"the reference does not know '{operation.name}'"
-    return UserError(message, describe(operation.location))
+    return UnknownError(message, describe(operation.location))
 
 
 def _before_rounding(operation: Any, operands: Sequence[Numbers]) -> Numbers:

@@ -43,7 +43,7 @@ class Structured:
 
     @staticmethod
     def of(operation: Any) -> Structured:
-        """Raises UserError if `operation` has no indexing maps, or other than linear ones."""
+        """Raises UnknownError if `operation` has no indexing maps, or other than linear ones."""
         maps = bindings_of(operation).linalg.get_indexing_maps(operation)
         if maps is None:
             raise unsupported(operation)

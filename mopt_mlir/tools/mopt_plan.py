@@ -54,7 +54,9 @@ def _parser() -> Parser:
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("input", nargs="?", help="table1, a .json file, or MLIR; - for stdin")
+    parser.add_argument(
+        "input", nargs="?", help="table1, a .json file, or MLIR (- for standard input)"
+    )
     add_machine_options(parser)
     parser.add_argument(
         "--constant-weights",

@@ -127,6 +127,27 @@ def test_wrong_result_is_marked_and_the_exit_code_says_so(
     assert "small, doubled" in captured.err
 
 
+def test_what_the_reference_does_not_know_runs_unchecked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "tan.mlir"
+    path.write_text("""
+func.func @tangents(%x: tensor<16xf32>) -> tensor<16xf32> {
+  %0 = math.tan %x : tensor<16xf32>
+  return %0 : tensor<16xf32>
+}
+func.func @twice(%x: tensor<16xf32>) -> tensor<16xf32> {
+  %0 = arith.addf %x, %x : tensor<16xf32>
+  return %0 : tensor<16xf32>
+}
+""")
+    assert main([str(path), *OPTIONS]) == 0
+    captured = capsys.readouterr()
+    warning = "warning: results are not checked: the reference does not know 'math.tan'"
+    assert f"{path}:3:8: {warning}" in captured.err
+    assert captured.out.count("unchecked") == 1
+
+
 def test_public_functions_run_with_what_they_call(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
