@@ -197,7 +197,9 @@ def errors_raised() -> Iterator[None]:
 
 def says_not_tiled(diagnostic: Diagnostic) -> bool:
     """Whether this is the remark of mopt-tile or mopt-analyze on an operation that they leave."""
-    return diagnostic.severity == "remark" and "is not tiled" in diagnostic.message
+    from mopt_mlir.planning import NOT_TILED
+
+    return diagnostic.severity == "remark" and NOT_TILED in diagnostic.message
 
 
 @contextmanager

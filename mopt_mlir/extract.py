@@ -260,10 +260,7 @@ def _roles(operation: Any, bindings: Bindings) -> dict[int, tuple[str, Role]]:
 
 def indexing_maps(operation: Any, bindings: Bindings) -> list[Any]:
     """The affine maps of a linalg operation; empty for one that has none (`linalg.yield`)."""
-    if operation.name == "linalg.generic":
-        attributes = operation.attributes["indexing_maps"]
-    else:
-        attributes = bindings.linalg.get_indexing_maps(operation)
+    attributes = bindings.linalg.get_indexing_maps(operation)
     return [attribute.value for attribute in attributes or ()]
 
 
@@ -274,15 +271,11 @@ def _linear_form(expr: Any, names: dict[int, str], bindings: Bindings) -> Linear
     if isinstance(expr, ir.AffineConstantExpr) and expr.value == 0:
         return LinearForm(())
     if isinstance(expr, ir.AffineAddExpr):
-        sum_ = expr
-        left = _linear_form(sum_.lhs, names, bindings)
-        return LinearForm(left.terms + _linear_form(sum_.rhs, names, bindings).terms)
-    if isinstance(expr, ir.AffineMulExpr):
-        product = expr
-        if isinstance(product.rhs, ir.AffineConstantExpr):
-            factor = product.rhs.value
-            terms = _linear_form(product.lhs, names, bindings).terms
-            return LinearForm(tuple((dim, c * factor) for dim, c in terms))
+        left = _linear_form(expr.lhs, names, bindings)
+        return LinearForm(left.terms + _linear_form(expr.rhs, names, bindings).terms)
+    if isinstance(expr, ir.AffineMulExpr) and isinstance(expr.rhs, ir.AffineConstantExpr):
+        terms = _linear_form(expr.lhs, names, bindings).terms
+        return LinearForm(tuple((dim, c * expr.rhs.value) for dim, c in terms))
     raise UnsupportedError(f"its access {expr} is not a sum of multiples of loops")
 
 

@@ -1,8 +1,8 @@
-"""The plan: everything that code generation varies, and what the model predicts of it.
+"""The plan: everything that a search could vary, and what the model predicts of it.
 
 A plan is attached to an operator as the attribute `mopt.plan`, printed, cached, overridden by hand
-and tested. Code generation decides on nothing beside it but on which lines are asked for when, and
-on the order in which a panel is filled.
+and tested. What code generation decides beside it follows from it: which lines are asked for when,
+the order in which a panel is filled, where partial sums wait, which loops are unrolled.
 """
 
 from __future__ import annotations

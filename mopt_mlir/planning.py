@@ -19,6 +19,9 @@ from mopt_mlir.problem import Problem
 from mopt_mlir.solver.cache import PlanCache
 from mopt_mlir.solving import Request, Solution, solve
 
+NOT_TILED = " is not tiled: "
+"""In the remark on an operation that is left as it is, between its name and the reason."""
+
 
 @dataclass
 class Planner:
@@ -94,7 +97,7 @@ def convolutions(module: Any, bindings: Bindings) -> list[Convolution]:
             found.append(extract(operation, bindings))
         except UnsupportedError as reason:
             if _reduces(operation, bindings):
-                emit("remark", operation.location, f"'{operation.name}' is not tiled: {reason}")
+                emit("remark", operation.location, f"'{operation.name}'{NOT_TILED}{reason}")
     return found
 
 

@@ -29,7 +29,7 @@ class PlanningPass(Pass):
         TIME_LIMIT,
         help="seconds per convolution, after which the best plan so far is taken, with a remark",
     )
-    gap: float = option(GAP, help="stop when no plan can be better by more than this part")
+    gap: float = option(GAP, help="stop when no plan can be better by a larger fraction")
     plan_cache: bool = option(True, help="keep plans in the user's cache directory")
 
     @property

@@ -48,10 +48,10 @@ class Accumulators:
         these are in scratch memory. What is in the output is not read before the end (`finish`):
         nothing waits for it until then.
         """
+        if self._accumulates and self.partials is None:
+            return self._zeros()
         begin = self._zeros if self._accumulates else self._fresh
         resume = self._zeros if self.partials is None else self._restore
-        if begin == resume:
-            return begin()
         types = [self._vector_type] * self.tile.count
         return self.builder.branch(self.is_first(reduction), begin, resume, types)
 

@@ -37,7 +37,7 @@ class RegisterTile:
         return len(self.vectors) * len(self.scalars)
 
     def number(self, vector: int, scalar: int) -> int:
-        """Of the accumulator of so-manieth `vector` and `scalar`."""
+        """Which accumulator is that of the vector `vector` and the scalar `scalar`."""
         return vector * len(self.scalars) + scalar
 
 

@@ -37,6 +37,12 @@ def constant(value: Any) -> int | None:
     return int(owner.attributes["value"].value)
 
 
+def operands_of(value: Any, name: str) -> list[Any] | None:
+    """The operands of the operation that `value` is a result of, if that is called `name`."""
+    owner = value.owner  # a block if it is an argument
+    return list(owner.operands) if getattr(owner, "name", "") == name else None
+
+
 def hidden(bindings: Bindings, value: Any) -> Any:
     """An index as an empty piece of assembly gives it back, so that LLVM knows nothing of it."""
     ir, arith = bindings.ir, bindings.arith

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from mopt_mlir.bindings import bindings_of
-from mopt_mlir.lowering.operations import constant, find
+from mopt_mlir.lowering.operations import constant, find, operands_of
 
 
 def shift_quotients(module: Any) -> None:
@@ -31,15 +31,15 @@ def _quotient(select: Any) -> tuple[Any, int] | None:
     """`x` and the power of two, if `select` is their quotient, rounded down:
     `x < 0 ? -1 - (-1 - x) / n : x / n`."""
     is_negative, below, quotient = select.operands
-    if (terms := _terms(quotient, "arith.divsi")) is None:
+    if (terms := operands_of(quotient, "arith.divsi")) is None:
         return None
     size, divisor = terms[0], constant(terms[1])
     if divisor is None or divisor < 1 or divisor & (divisor - 1):
         return None
-    if (choice := _terms(size, "arith.select")) is None or choice[0] != is_negative:
+    if (choice := operands_of(size, "arith.select")) is None or choice[0] != is_negative:
         return None
     value = choice[2]
-    is_below_zero = _terms(is_negative, "arith.cmpi")
+    is_below_zero = operands_of(is_negative, "arith.cmpi")
     if is_below_zero is None or is_below_zero[0] != value or constant(is_below_zero[1]) != 0:
         return None
     if int(is_negative.owner.attributes["predicate"]) != _LESS:
@@ -55,11 +55,5 @@ _LESS = 2
 
 def _is_negated(value: Any, of: Any) -> bool:
     """Whether `value` is `-1 - of`."""
-    terms = _terms(value, "arith.subi")
+    terms = operands_of(value, "arith.subi")
     return terms is not None and constant(terms[0]) == -1 and terms[1] == of
-
-
-def _terms(value: Any, name: str) -> list[Any] | None:
-    """The operands of what computes `value`, if it is called `name`."""
-    owner = value.owner
-    return list(owner.operands) if getattr(owner, "name", "") == name else None

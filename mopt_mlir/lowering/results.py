@@ -15,6 +15,7 @@ from mopt_mlir.lowering.functions import (
     name_of,
     set_argument_attributes,
 )
+from mopt_mlir.lowering.operations import find
 
 RESULT = "mopt.result"
 """The attribute of a parameter that used to be a result: which one."""
@@ -29,12 +30,13 @@ def results_to_parameters(module: Any) -> None:
     bindings = bindings_of(module)
     with module.context, bindings.ir.Location.unknown():
         changed = {
-            name_of(function): types
+            name_of(function)
             for function in functions_of(module)
-            if (types := _rewrite_function(bindings, function))
+            if _rewrite_function(bindings, function)
         }
-        for call in _calls(bindings, module, set(changed)):
-            _rewrite_call(bindings, call)
+        for call in find(module, "func.call"):
+            if call.attributes["callee"].value in changed:
+                _rewrite_call(bindings, call)
 
 
 def _rewrite_function(bindings: Bindings, function: Any) -> bool:
@@ -102,18 +104,6 @@ def _rewrite_call(bindings: Bindings, call: Any) -> None:
     for index, result in enumerate(call.results):
         result.replace_all_uses_with(buffers[index] if index in buffers else next(left))
     call.erase()
-
-
-def _calls(bindings: Bindings, module: Any, callees: set[str]) -> list[Any]:
-    found = []
-
-    def visit(op: Any) -> Any:
-        if op.name == "func.call" and op.attributes["callee"].value in callees:
-            found.append(op)
-        return bindings.ir.WalkResult.ADVANCE
-
-    module.walk(visit)
-    return found
 
 
 def _is_own_allocation(ir: Any, value: Any, entry: Any) -> bool:

@@ -17,6 +17,7 @@ from typing import Any
 from mopt_mlir.bindings import Bindings, bindings_of
 from mopt_mlir.buffers import ALIGNMENT, SCRATCH
 from mopt_mlir.diagnostics import UserError, describe
+from mopt_mlir.lowering.operations import find
 
 RELEASE = "mopt_release_scratch"
 """A function of the module that frees the blocks; it also runs when a library is unloaded."""
@@ -31,15 +32,8 @@ def reuse_scratch(module: Any) -> None:
     Raises UserError where the module has symbols of its own by the names of functions that this
     needs, even without such allocations: whoever loads the code will call RELEASE if it is there.
     """
-    marked: list[Any] = []
     bindings = bindings_of(module)
-
-    def visit(op: Any) -> Any:
-        if SCRATCH in op.attributes and op.name == "memref.alloc":
-            marked.append(op)
-        return bindings.ir.WalkResult.ADVANCE
-
-    module.walk(visit)
+    marked = [op for op in find(module, "memref.alloc") if SCRATCH in op.attributes]
     symbols = bindings.ir.SymbolTable(module)
     if RELEASE in symbols and (marked or not _releases(symbols[RELEASE])):
         raise _taken(
@@ -84,8 +78,7 @@ class _Runtime:
         """Take the block where it was allocated, give it back where it was freed."""
         slot = self._slot()
         type_ = allocation.results[0].type
-        element = 4 if str(type_.element_type) == "f32" else 8
-        size = prod(type_.shape) * element
+        size = prod(type_.shape) * type_.element_type.width // 8
         frees = [use.owner for use in allocation.results[0].uses]
         frees = [op.operation for op in frees if op.operation.name == "memref.dealloc"]
         with self.ir.InsertionPoint(allocation), allocation.location:

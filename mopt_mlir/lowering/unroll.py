@@ -18,7 +18,7 @@ from typing import Any
 
 from mopt_mlir.bindings import bindings_of
 from mopt_mlir.lowering.fallback import ANNOTATION, NOT_VECTORISED
-from mopt_mlir.lowering.operations import constant, find, hidden, trips
+from mopt_mlir.lowering.operations import constant, find, hidden, operands_of, trips
 
 WIDE = 24
 """Multiply-adds of a body beside which stepping and jumping hardly weighs: it is left as it is."""
@@ -137,8 +137,8 @@ def _trips(length: int | None, step: int) -> int | None:
 def _length(lower: Any, upper: Any) -> int | None:
     """How far it is from one bound of a loop to the other, if that is always the same: in all, or
     through a tile."""
-    if getattr(upper.owner, "name", "") == "arith.addi":
-        start, length = upper.owner.operands
+    if sum_ := operands_of(upper, "arith.addi"):
+        start, length = sum_
         return constant(length) if start == lower else None
     start, end = constant(lower), constant(upper)
     return None if start is None or end is None else end - start
@@ -146,9 +146,10 @@ def _length(lower: Any, upper: Any) -> int | None:
 
 def _longest(lower: Any, upper: Any) -> int | None:
     """How far it is at most: the last tile may be smaller."""
-    if getattr(upper.owner, "name", "") != "arith.minsi":
+    ends = operands_of(upper, "arith.minsi")
+    if ends is None:
         return _length(lower, upper)
-    lengths = [_longest(lower, end) for end in upper.owner.operands]
+    lengths = [_longest(lower, end) for end in ends]
     return min((length for length in lengths if length is not None), default=None)
 
 

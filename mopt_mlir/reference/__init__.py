@@ -4,6 +4,6 @@ same way."""
 
 from mopt_mlir.reference.flops import flops_of
 from mopt_mlir.reference.interpreter import Outcome, evaluate
-from mopt_mlir.reference.numbers import Numbers, UnknownError
+from mopt_mlir.reference.numbers import NotInReferenceError, Numbers
 
-__all__ = ["Numbers", "Outcome", "UnknownError", "evaluate", "flops_of"]
+__all__ = ["NotInReferenceError", "Numbers", "Outcome", "evaluate", "flops_of"]

@@ -11,7 +11,7 @@ import numpy as np
 
 from mopt_mlir.bindings import bindings_of
 from mopt_mlir.diagnostics import UserError, describe
-from mopt_mlir.reference.numbers import Numbers, UnknownError
+from mopt_mlir.reference.numbers import NotInReferenceError, Numbers
 from mopt_mlir.reference.scalars import evaluate_scalar, unsupported
 from mopt_mlir.reference.shapes import SHAPE_OPERATIONS, padded
 from mopt_mlir.reference.structured import Structured
@@ -33,7 +33,7 @@ def evaluate(module: Any, name: str, arguments: Sequence[Any]) -> Outcome:
 
     The errors of what comes out are how far a correct program may end up that computes in the types
     of the module, in whatever order it sums. Raises UserError if there is no such function, and
-    UnknownError, located, for what the reference does not know.
+    NotInReferenceError, located, for what the reference does not know.
     """
     interpreter = _Interpreter(module)
     values = [Numbers.exact(argument) for argument in arguments]
@@ -99,7 +99,7 @@ class _Interpreter:
             value = definition.attributes["initial_value"] if known else None
             if not known or isinstance(value, ir.UnitAttr):
                 message = f"the reference cannot tell what @{name} holds: it is not initialized"
-                raise UnknownError(message, describe(definition.location))
+                raise NotInReferenceError(message, describe(definition.location))
             self._globals[name] = self._constant(definition, value).copy()
         return self._globals[name]
 
@@ -126,17 +126,17 @@ def _check_errors(operation: Any, results: Sequence[Numbers]) -> None:
             f"the reference cannot bound the error of '{operation.name}': something that is not "
             "exact may be 0 where it divides, or where a function is not defined"
         )
-        raise UnknownError(message, describe(operation.location))
+        raise NotInReferenceError(message, describe(operation.location))
 
 
 def _function(module: Any, name: str) -> Any:
-    """The function `name`. Raises UserError if there is none, UnknownError if it has branches."""
+    """The function `name`. Raises UserError if there is none, and one of its kind for branches."""
     for nested in module.regions[0].blocks[0].operations:
         operation = nested.operation
         if operation.name == "func.func" and operation.attributes["sym_name"].value == name:
             if len(operation.regions[0].blocks) != 1:
                 message = f"the reference knows no branches, and function '{name}' has some"
-                raise UnknownError(message, describe(operation.location))
+                raise NotInReferenceError(message, describe(operation.location))
             return operation
     raise UserError(
         f"the reference finds no func.func '{name}': it knows functions as they are before they "

@@ -26,7 +26,7 @@ _SAFETY = 2
 """Times the error to first order, for the higher orders and for what float64 rounds itself."""
 
 
-class UnknownError(UserError):
+class NotInReferenceError(UserError):
     """What the reference cannot tell the result of, or how far a program may be from it."""
 
 
@@ -45,12 +45,12 @@ class Numbers:
 
     @staticmethod
     def exact(value: Any) -> Numbers:
-        """A copy of numbers that are given. Raises UnknownError for what are none."""
+        """A copy of numbers that are given. Raises NotInReferenceError for what are none."""
         array = np.array(value)
         if array.dtype.kind == "f":
             array = array.astype(np.float64)
         elif array.dtype.kind not in "iub":
-            raise UnknownError(f"the reference does not know numbers of type {array.dtype}")
+            raise NotInReferenceError(f"the reference does not know numbers of type {array.dtype}")
         return Numbers(array, np.zeros(array.shape))
 
     @property

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from mopt_mlir.diagnostics import describe
-from mopt_mlir.reference.numbers import Array, Numbers, UnknownError, is_rounded, rounding
+from mopt_mlir.reference.numbers import Array, NotInReferenceError, Numbers, is_rounded, rounding
 
 Rule = Callable[..., Numbers]
 """From operands to a result, before it is rounded."""
@@ -88,7 +88,7 @@ def _moved(function: Callable[[Array], Array]) -> Rule:
 
 
 def _wave(function: Callable[[Array], Array]) -> Rule:
-    """Of a function that grows by no more than its operand, and has values from -1 to 1."""
+    """Of a function with the Lipschitz constant 1 and values from -1 to 1."""
     return lambda a: Numbers(function(a.value), np.minimum(a.error, 2))
 
 
@@ -190,7 +190,7 @@ _INTEGER_CASTS = ("arith.extsi", "arith.fptosi", "arith.index_cast")
 def evaluate_scalar(operation: Any, operands: Sequence[Numbers]) -> Numbers:
     """The result of an arith or math operation, element by element. An error may be infinite.
 
-    Raises UnknownError for an operation that is not known.
+    Raises NotInReferenceError for an operation that is not known.
     """
     with np.errstate(all="ignore"):
         exact = _before_rounding(operation, operands)
@@ -202,10 +202,9 @@ def evaluate_scalar(operation: Any, operands: Sequence[Numbers]) -> Numbers:
 
 
 def rounded_to(operation: Any) -> str | None:
-    """The element type that an operation rounds its result to; None if it is exact.
-
-    Raises UnknownError for one that is not known.
-    """
+    """The element type that an operation rounds its result to; None if it does not round, or is not
+    known (which `evaluate_scalar` refuses). Raises NotInReferenceError for an element type of which
+    roundings are not known."""
     rounds = (*ADDITIONS, *MULTIPLICATIONS, FUSED, NARROWING, "arith.sitofp", *_LIBRARY)
     if operation.name not in rounds:
         return None
@@ -215,10 +214,10 @@ def rounded_to(operation: Any) -> str | None:
     return element
 
 
-def unsupported(operation: Any) -> UnknownError:
+def unsupported(operation: Any) -> NotInReferenceError:
     """The error for an operation that the reference does not know."""
     message = f"the reference does not know '{operation.name}'"
-    return UnknownError(message, describe(operation.location))
+    return NotInReferenceError(message, describe(operation.location))
 
 
 def _before_rounding(operation: Any, operands: Sequence[Numbers]) -> Numbers:

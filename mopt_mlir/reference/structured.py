@@ -43,7 +43,7 @@ class Structured:
 
     @staticmethod
     def of(operation: Any) -> Structured:
-        """Raises UnknownError if `operation` has no indexing maps, or other than linear ones."""
+        """Raises NotInReferenceError for indexing maps that are not linear, or none."""
         maps = bindings_of(operation).linalg.get_indexing_maps(operation)
         if maps is None:
             raise unsupported(operation)

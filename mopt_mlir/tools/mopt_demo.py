@@ -132,13 +132,13 @@ def _measured(
     """Speed, and distance from the reference; with a warning instead of the latter if there is
     something that the reference does not know."""
     from mopt_mlir.diagnostics import emit
-    from mopt_mlir.reference import UnknownError
+    from mopt_mlir.reference import NotInReferenceError
     from mopt_mlir.running import measure
 
     measured = partial(measure, function, module, threads=options.threads, cpu=options.cpu)
     try:
         return measured(run)
-    except UnknownError as unknown:
+    except NotInReferenceError as unknown:
         emit("warning", unknown.location, f"results are not checked: {unknown.message}")
         return measured(replace(run, check=False))
 

@@ -81,3 +81,8 @@ def test_installed_tools_answer(installation: Installation) -> None:
 def test_installed_compiler_compiles(installation: Installation) -> None:
     installation.run("mopt-compile", str(EXAMPLE), "--machine=generic-avx2", "-o", "resnet18.s")
     assert "vfmadd" in (installation.cwd / "resnet18.s").read_text()
+
+
+def test_installed_compiler_runs_and_checks(installation: Installation) -> None:
+    text = installation.run("mopt-run", str(EXAMPLE), "--entry=conv4_x_1x1_s2", "--check")
+    assert "largest error: " in text
