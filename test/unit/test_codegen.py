@@ -50,7 +50,8 @@ def small(workload: Workload) -> Workload:
 
 
 def random_plan(generator: random.Random, problem: Problem, threads: int) -> Plan:
-    full = VECTOR_BYTES // problem.output.element.size
+    bits = min(generator.choice([256, 512]), host().vector_bits)
+    full = bits // 8 // problem.output.element.size
     pixels = [
         dim
         for dim in problem.parallel_dims
