@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from mopt_mlir.codegen.builder import Builder
-from mopt_mlir.codegen.index import Index
+from mopt_mlir.codegen.index import Condition, Index
 from mopt_mlir.codegen.operands import Operands, Position, element
 from mopt_mlir.codegen.partials import Partials
 from mopt_mlir.codegen.ranges import Range
@@ -125,17 +125,17 @@ class Accumulators:
 
     def is_first(
         self, reduction: Mapping[str, Range], since: Mapping[str, Index] | None = None
-    ) -> list[tuple[Index, bool]]:
-        """The conditions of `Builder.branch` under which no reduction tile precedes `reduction`, or
+    ) -> list[Condition]:
+        """The conditions under which no reduction tile precedes `reduction`, or
         none from `since` on, an index of each dim (0 where it has none)."""
         since = since or {}
         steps = [part.start - since.get(dim, Index()) for dim, part in reduction.items()]
-        return [(step, True) for step in steps if step.terms]
+        return [step.is_zero() for step in steps if step.terms]
 
-    def is_last(self, reduction: Mapping[str, Range]) -> list[tuple[Index, bool]]:
-        """The conditions of `Builder.branch` under which no reduction tile follows `reduction`."""
+    def is_last(self, reduction: Mapping[str, Range]) -> list[Condition]:
+        """The conditions under which no reduction tile follows `reduction`."""
         return [
-            (end + -self.problem.extent(dim), False)
+            end.at_least(self.problem.extent(dim))
             for dim, part in reduction.items()
             for end in part.ends
             if end.terms

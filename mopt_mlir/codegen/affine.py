@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from mopt_mlir.bindings import Bindings
-from mopt_mlir.codegen.index import Index
+from mopt_mlir.codegen.index import Condition, Index
 
 
 class AffineBuilder:
@@ -133,28 +133,27 @@ class AffineBuilder:
 
     def branch(
         self,
-        conditions: Sequence[tuple[Index, bool]],
+        conditions: Sequence[Condition],
         then: Callable[[], Sequence[Any] | None],
         otherwise: Callable[[], Sequence[Any] | None],
         types: Sequence[Any] = (),
     ) -> list[Any]:
-        """`affine.if`: each condition is `index >= 0`, or `index == 0` where its flag is set. If
-        there is none, `then` alone."""
+        """`affine.if` on all of `conditions`; `then` alone if there is none."""
         if not conditions:
             return list(then() or ())
         ir, affine = self.ir, self.bindings.affine
         positions: dict[Any, int] = {}
-        for index, _ in conditions:
-            for value, _ in index.terms:
+        for condition in conditions:
+            for value, _ in condition.index.terms:
                 positions.setdefault(value, len(positions))
-        condition = ir.IntegerSet.get(
+        set_ = ir.IntegerSet.get(
             len(positions),
             0,
-            [self._expression(index, positions) for index, _ in conditions],
-            [equal for _, equal in conditions],
+            [self._expression(condition.index, positions) for condition in conditions],
+            [condition.equality for condition in conditions],
         )
         operation = affine.AffineIfOp(
-            condition,
+            set_,
             list(types),
             cond_operands=list(positions),
             has_else=True,
@@ -164,6 +163,19 @@ class AffineBuilder:
             with ir.InsertionPoint(block):
                 affine.AffineYieldOp(list(body() or ()))
         return list(operation.results)
+
+    def whole_or_rest(
+        self, start: Index, unit: int, extent: int, emit: Callable[[int], None]
+    ) -> None:
+        """`emit(unit)` for the part of a dim that begins at `start`, or `emit` for what is left of
+        its `extent` there, if that is less."""
+        rest = extent % unit
+        if rest == 0:
+            emit(unit)
+        elif start.terms:
+            self.branch([start.at_most(extent - unit)], lambda: emit(unit), lambda: emit(rest))
+        else:
+            emit(min(unit, extent - start.constant))
 
     def apply(self, name: str, index: Index, divisor: int = 1, modulo: int = 0) -> Index:
         """`index floordiv divisor mod modulo` (0 for none) as a value of its own."""

@@ -1,4 +1,4 @@
-"""Linear expressions over loop induction variables, so that accesses stay affine."""
+"""Linear expressions over loop induction variables, so that accesses and branches stay affine."""
 
 from __future__ import annotations
 
@@ -31,5 +31,25 @@ class Index:
             return Index()
         return Index(tuple((v, c * factor) for v, c in self.terms), self.constant * factor)
 
-    def __sub__(self, other: Index) -> Index:
+    def __sub__(self, other: Index | int) -> Index:
         return self + other * -1
+
+    def is_zero(self) -> Condition:
+        return Condition(self, equality=True)
+
+    def at_least(self, least: int) -> Condition:
+        return Condition(self - least)
+
+    def at_most(self, most: int) -> Condition:
+        return Condition(Index(constant=most) - self)
+
+    def below(self, bound: int) -> Condition:
+        return self.at_most(bound - 1)
+
+
+@dataclass(frozen=True)
+class Condition:
+    """That `index` is not negative, or, with `equality`, that it is 0."""
+
+    index: Index
+    equality: bool = False

@@ -10,7 +10,6 @@ from typing import Any
 
 from mopt_mlir.buffers import ALIGNMENT, SCRATCH
 from mopt_mlir.codegen.builder import Builder
-from mopt_mlir.codegen.index import Index
 from mopt_mlir.codegen.lookahead import Lookahead
 from mopt_mlir.codegen.microkernel import Visit
 from mopt_mlir.codegen.operands import Operands, Panels
@@ -237,15 +236,8 @@ class Nest:
             return
         dim, rest = dims[0], dims[1:]
         unit, extent = self.plan.microkernel.extent(dim), self.problem.extent(dim)
-        start = place.ranges[dim].start
 
         def emit(size: int) -> None:
             self._edges(rest, place, {**sizes, dim: size})
 
-        if extent % unit == 0:
-            emit(unit)
-        elif start.terms:
-            room = Index(constant=extent - unit) - start
-            self.builder.branch([(room, False)], lambda: emit(unit), lambda: emit(extent % unit))
-        else:
-            emit(min(unit, extent - start.constant))
+        self.builder.whole_or_rest(place.ranges[dim].start, unit, extent, emit)

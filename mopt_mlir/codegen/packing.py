@@ -66,13 +66,7 @@ def emit_packing(
         def fill(valid: int) -> None:
             copy_panel(copy, panel, first, valid)
 
-        if extent % width == 0:
-            fill(width)
-        elif first.terms:
-            room = Index(constant=extent - width) - first
-            builder.branch([(room, False)], lambda: fill(width), lambda: fill(extent % width))
-        else:
-            fill(min(width, extent - first.constant))
+        builder.whole_or_rest(first, width, extent, fill)
 
     count = panels.memref.type.shape[0]
     bounds = [Index(constant=count), *_cut(builder, panels, ranges[panels.channel])]

@@ -266,5 +266,5 @@ def _cut_square(copy: PanelCopy, at: Index, ends: list[Index], points: Any) -> N
         with builder.loop("flat", at, ends) as (point, *_):
             points(point, 1)
 
-    room = [(end - at + -lanes, False) for end in ends]
+    room = [(end - at).at_least(lanes) for end in ends]
     builder.branch(room, lambda: points(at, lanes), rest)

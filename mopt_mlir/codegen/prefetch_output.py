@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from math import prod
 
 from mopt_mlir.codegen.accumulators import Accumulators
-from mopt_mlir.codegen.index import Index
+from mopt_mlir.codegen.index import Condition, Index
 from mopt_mlir.codegen.prefetch import last_offset, runs, steps_within
 from mopt_mlir.codegen.ranges import Range
 from mopt_mlir.codegen.upcoming import AT_ONCE, LINE_BYTES, Upcoming, Visits
@@ -67,13 +67,13 @@ def output_prefetch(
 @dataclass(frozen=True)
 class _AtOnce:
     """Asks for the output of `sizes` at `start`, or the part of it that is `shared`, under
-    `conditions` (see `Builder.branch`), before the reduction."""
+    `conditions`, before the reduction."""
 
     output: Accumulators
     into: str
     start: Mapping[str, Index]
     sizes: Mapping[str, int]
-    conditions: Sequence[tuple[Index, bool]]
+    conditions: Sequence[Condition]
     shared: _Shared | None
 
     @property
@@ -134,9 +134,9 @@ class _ByRow:
             _ask(self.output, self.into, start, {**self.sizes, self.rows: self._each})
 
         steps = apart * -(-self.sizes[self.rows] // self._each)
-        conditions = [(Index(constant=steps - 1) - done, False)]
+        conditions = [done.below(steps)]
         if apart > 1:
-            conditions.insert(0, (builder.apply("turn", done, modulo=apart), True))
+            conditions.insert(0, builder.apply("turn", done, modulo=apart).is_zero())
         builder.branch(conditions, ask, lambda: None)
 
     @property
@@ -193,16 +193,15 @@ class _Shared:
     since: Mapping[str, Index]
 
     @property
-    def conditions(self) -> list[tuple[Index, bool]]:
-        """Those of `Builder.branch` under which the visit asks for a part: the reduction outside of
+    def conditions(self) -> list[Condition]:
+        """Those under which the visit asks for a part: the reduction outside of
         `visits` is at its start, and there are rows left."""
         visits, problem = self.visits, self.output.problem
         reduced = {dim: self.ranges[dim] for dim in problem.reduction_dims}
         through = {**reduced, visits.dim: visits.through}
         begins = self.output.is_first(through, self.since)
         parts = -(-self._count // self._each)
-        left = Index(constant=parts * visits.unit - 1) - self._done
-        return begins + ([(left, False)] if parts < visits.count else [])
+        return begins + [self._done.below(parts * visits.unit)] * (parts < visits.count)
 
     def part(self, start: Mapping[str, Index]) -> tuple[Mapping[str, Index], Mapping[str, int]]:
         """Of the output at `start`, where the visit's part begins, and its sizes."""

@@ -16,7 +16,7 @@ from math import gcd
 from typing import Any
 
 from mopt_mlir.codegen.builder import Builder
-from mopt_mlir.codegen.index import Index
+from mopt_mlir.codegen.index import Condition, Index
 from mopt_mlir.codegen.operands import element
 from mopt_mlir.codegen.ranges import Range
 from mopt_mlir.codegen.upcoming import (
@@ -210,7 +210,7 @@ class PixelPrefetch:
 
     def _emit_step(self, at: dict[str, Index], offset: Index, step: Index) -> None:
         """Ask for what comes in a step of the loop over the channels, if anything does."""
-        conditions: list[tuple[Index, bool]] = []
+        conditions: list[Condition] = []
         if self.lines:
             start = self.starts[self.channels]
             step = step - start
@@ -218,12 +218,12 @@ class PixelPrefetch:
             at[self.channels] = start + line * _line(self.pixels.tensor)
             if self.later.dim == self.channels:
                 at[self.channels] = at[self.channels] + self.later.step
-            conditions.append((Index(constant=self.lines * self.steps - 1) - step, False))
+            conditions.append(step.below(self.lines * self.steps))
         if self.turns > 1:
             offset = offset + self.builder.apply("turn", step, self.every, self.turns)
         if self.every > 1:
             due = self.builder.apply("due", step + LATE % self.every, modulo=self.every)
-            conditions.insert(0, (due, True))
+            conditions.insert(0, due.is_zero())
         self.builder.branch(conditions, lambda: self._ask(at, offset), lambda: None)
 
     def _ask(self, at: Mapping[str, Index], offset: Index) -> None:

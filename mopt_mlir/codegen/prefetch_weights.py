@@ -230,13 +230,12 @@ class StripPrefetch:
 
     def emit(self, point: Mapping[str, Index]) -> None:
         """Ask for the lines of the step at `point`."""
-        conditions = [(start, True) for start in self.first_pass]
+        conditions = [start.is_zero() for start in self.first_pass]
         at, rows = {**self.starts, **point}, self.rows
         if self.every:
             step, rows = at[self.inner] - self.starts[self.inner], 1
-            last = Index(constant=self.every * self.rows - 1)
             due = self.builder.apply("due", step, modulo=self.every)
-            conditions += [(due, True), (last - step, False)]
+            conditions += [due.is_zero(), step.below(self.every * self.rows)]
             row = self.builder.apply("row", step, self.every)
             at[self.inner] = self.starts[self.inner] + row
         self.builder.branch(conditions, lambda: self._ask(at, rows), lambda: None)
