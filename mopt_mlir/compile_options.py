@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 AUTO = "auto"
 HOST = "host"
 
+_MOST_CANDIDATES = 100
+
 _KINDS: dict[str, tuple[type, ...]] = {
     "machine": (str,),
     "threads": (int,),
@@ -55,8 +57,8 @@ class CompileOptions:
                 raise TypeError(f"{name}={value!r} is of type {kind}, not {kinds[0].__name__}")
         if self.threads < 1:
             raise UserError(f"threads={self.threads}: at least one thread is needed")
-        if self.candidates < 1:
-            raise UserError(f"candidates={self.candidates}: at least one is needed")
+        if not 1 <= self.candidates <= _MOST_CANDIDATES:
+            raise UserError(f"candidates={self.candidates}: not from 1 to {_MOST_CANDIDATES}")
         if self.candidates > 1 and self.passes is not None:
             raise UserError(
                 f"candidates={self.candidates} are plans for mopt-tile, which "

@@ -16,13 +16,14 @@ from numpy.typing import NDArray
 
 from mopt_mlir.buffers import aligned_bytes
 from mopt_mlir.compile_options import DEFAULTS, CompileOptions
-from mopt_mlir.diagnostics import UserError, describe
+from mopt_mlir.diagnostics import UserError, describe, emit
 from mopt_mlir.lowering.arrays import DTYPES
 from mopt_mlir.lowering.entries import Entry, Parameter
 from mopt_mlir.memory import check_memory
 
 if TYPE_CHECKING:
     from mopt_mlir.lowering.function import Function
+    from mopt_mlir.reference import Numbers
 
 Array = NDArray[Any]
 
@@ -30,7 +31,7 @@ _WARM_UP = 3  # runs that are not counted
 _FLUSH_FACTOR = 4  # times the largest cache
 _KEPT_PARTS = 8  # of the largest cache: each core reads one of them
 _KEPT_READS = 8  # times after each other
-_REFERENCE_FACTOR = 12  # times the buffers: values, errors and sums of magnitudes in float64
+_REFERENCE_FACTOR = 18  # times the buffers: values, limits and sums of magnitudes in float64
 
 
 @dataclass(frozen=True)
@@ -293,11 +294,13 @@ def _accuracy(function: Function, module: Any, seed: int) -> Accuracy:
     given = [p for p in entry.parameters if p.access != "result"]
     compared = [p.access == "write" for p in given] + [True] * len(results)
     relative = of_bound = 0.0
+    tells = False
     pairs = zip((*arguments, *results), (*expected.arguments, *expected.results), strict=True)
     for (ours, reference), counts in zip(pairs, compared, strict=True):
         if not counts:
             continue
-        error = _errors(ours, reference.value)
+        error = _errors(ours, reference)
+        tells |= bool((reference.error < np.abs(reference.value)).any() or reference.is_exact)
         if np.isnan(error).any():
             return Accuracy(np.nan, np.inf)
         wrong = error > 0
@@ -307,16 +310,25 @@ def _accuracy(function: Function, module: Any, seed: int) -> Accuracy:
             with np.errstate(divide="ignore"):
                 relative = max(relative, float(error.max() / largest))
                 of_bound = max(of_bound, float(np.max(error[wrong] / reference.error[wrong])))
+    if not tells and any(compared):
+        emit(
+            "warning",
+            "",
+            f"the check of '{entry.name}' says nothing: by roundings alone, every result may be "
+            "off by more than it is",
+        )
     return Accuracy(relative, of_bound)
 
 
-def _errors(ours: Any, reference: Any) -> Array:
-    """How far numbers are from those of the reference, NaN where one of two is none, or infinite.
-    What the reference comes to when it is rounded to their type has no error."""
-    ours, reference = np.asarray(ours), np.asarray(reference)
+def _errors(ours: Any, reference: Numbers) -> Array:
+    """How far numbers are from those of the reference. What that comes to when it is rounded to
+    their type has no error. Infinities, and what is no number, have none where a correct program
+    may have them, and NaN where not."""
+    ours, value = np.asarray(ours), reference.value
     with np.errstate(invalid="ignore", over="ignore"):
-        rounded = reference.astype(ours.dtype)
-        errors = np.abs(np.asarray(ours, np.float64) - reference)
+        rounded = value.astype(ours.dtype)
+        errors = np.abs(np.asarray(ours, np.float64) - value)
+        possible = (reference.low <= ours) & (ours <= reference.high)
     same = (ours == rounded) | (np.isnan(ours) & np.isnan(rounded))
-    errors = np.where(np.isfinite(errors), errors, np.nan)
+    errors = np.where(np.isfinite(errors), errors, np.where(possible, 0.0, np.nan))
     return np.where(same, 0.0, errors)

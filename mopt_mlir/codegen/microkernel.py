@@ -22,7 +22,7 @@ from mopt_mlir.codegen.prefetch import InputPrefetch
 from mopt_mlir.codegen.prefetch_output import output_prefetch
 from mopt_mlir.codegen.prefetch_panels import PanelPrefetch
 from mopt_mlir.codegen.prefetch_pixels import PixelPrefetch, has_channels_last
-from mopt_mlir.codegen.prefetch_weights import RowPrefetch, StripPrefetch
+from mopt_mlir.codegen.prefetch_weights import ChannelRowPrefetch, FilterRowPrefetch
 from mopt_mlir.codegen.ranges import nearest
 from mopt_mlir.codegen.register_tile import RegisterTile, vector_tensor
 from mopt_mlir.plan import Microkernel
@@ -101,12 +101,12 @@ class Visit:
         ranges, panels, following = self.place.ranges, self.place.panels, self.place.following
         found: list[_Prefetch | None] = []
         if panels is not None and panel is not None:
-            found.append(RowPrefetch.of_block(builder, problem, weights, panels, self._start))
-            found.append(StripPrefetch.of_block(builder, problem, weights, panels, ranges))
+            found.append(FilterRowPrefetch.of_block(builder, problem, weights, panels, self._start))
+            found.append(ChannelRowPrefetch.of_block(builder, problem, weights, panels, ranges))
             found.append(PanelPrefetch.of(builder, panels, following, panel, ranges))
         elif following is not None:
             in_place = builder, problem, self.kernel, weights, following, ranges
-            found += [RowPrefetch.in_place(*in_place), StripPrefetch.in_place(*in_place)]
+            found += [FilterRowPrefetch.in_place(*in_place), ChannelRowPrefetch.in_place(*in_place)]
         return (prefetch for prefetch in found if prefetch is not None)
 
 

@@ -125,8 +125,8 @@ class Nest:
             else range_.tile(range_.start, packing.sizes[dim], range_.depth)
             for dim, range_ in place.ranges.items()
         }
-        upcoming = self._lookahead.block(block[self._channel], place.ranges, place.share)
-        panels = replace(self._panels(place.scratch, block), upcoming=upcoming)
+        later = self._lookahead.block(block[self._channel], place.ranges, place.share)
+        panels = replace(self._panels(place.scratch, block), next_block=later)
         emit_packing(
             self.builder,
             self.problem,

@@ -56,7 +56,7 @@ class Panels:
     """Packed weights: `memref[panel, *reduction, lane]`, `width` output channels in a panel.
 
     The block starts at `starts[dim]` of the weights; the reduction axes are in the order
-    `reduction`. `upcoming` is the block that these panels will hold next, if that is known.
+    `reduction`. `next_block` is the one that these panels will hold next, if that is known.
     """
 
     memref: Any
@@ -64,7 +64,7 @@ class Panels:
     channel: str
     reduction: tuple[str, ...]
     starts: Mapping[str, Index]
-    upcoming: NextBlock | None = None
+    next_block: NextBlock | None = None
 
     def panel_of(self, builder: Builder, ranges: Mapping[str, Range]) -> Index:
         """Which panel holds the register tile that begins at the start of `ranges`."""

@@ -241,7 +241,7 @@ def _square(
     of its channels there are, and how many reduction points."""
     builder, lanes = copy.builder, copy.kernel.vector
     lane, inside, count = sizes
-    if count == lanes and copy.panels.upcoming is None:
+    if count == lanes and copy.panels.next_block is None:
         ahead = PREFETCH_BYTES // copy.problem.weights.element.size
         for i in range(inside):
             builder.prefetch(flat.rows, [channel + i, at + ahead])

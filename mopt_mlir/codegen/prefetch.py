@@ -200,10 +200,10 @@ class InputPrefetch:
         dims = [dim for dim in problem.parallel_dims if dim in problem.input.dims]
         return nearest(dims, self.ranges)
 
-    def _is_shared(self, upcoming: NextInput) -> bool:
+    def _is_shared(self, later: NextInput) -> bool:
         """Whether several register tiles, one after the other, read the same input until then."""
         depth = 0 if self._next_tile is None else self.ranges[self._next_tile].depth
-        return upcoming.along is not None and depth < self.ranges[upcoming.along].depth
+        return later.along is not None and depth < self.ranges[later.along].depth
 
 
 def steps_within(cycles: int, kernel: Microkernel) -> int:
@@ -213,10 +213,10 @@ def steps_within(cycles: int, kernel: Microkernel) -> int:
 
 
 def _part(
-    builder: Builder, lines: Sequence[Index], ranges: Mapping[str, Range], upcoming: NextInput
+    builder: Builder, lines: Sequence[Index], ranges: Mapping[str, Range], later: NextInput
 ) -> list[Index]:
     """Those of `lines`, evenly spread, that the register tile at the start of `ranges` asks for."""
-    each, part = part_of(builder, len(lines), upcoming, ranges)
+    each, part = part_of(builder, len(lines), later, ranges)
     if each == len(lines):
         return list(lines)
     spacing = -(-lines[-1].constant // (len(lines) - 1))

@@ -48,7 +48,7 @@ LEFT_TO_L2 = 256 << 10
 
 
 @dataclass(frozen=True)
-class RowPrefetch:
+class FilterRowPrefetch:
     """The part of the weights that are packed, or read in place, next which one register tile asks
     for, at each step of the reduction dim `dim`: `rows` output channels from `first` on, `shift`
     further along `dim`."""
@@ -68,10 +68,10 @@ class RowPrefetch:
         weights: Any,
         panels: Panels,
         tile: Mapping[str, Index],
-    ) -> RowPrefetch | None:
+    ) -> FilterRowPrefetch | None:
         """That of the register tile at `tile`, while `panels` hold the current block, if the next
         one is known and its rows are dense."""
-        block = panels.upcoming
+        block = panels.next_block
         if block is None:
             return None
         dim = panels.reduction[0]
@@ -80,7 +80,7 @@ class RowPrefetch:
         rows = block.rows
         part = _number(builder, block.turns, tile, -(-block.count // rows))
         first, shift = _beyond(builder, block, block.first + part * rows)
-        return RowPrefetch(builder, problem, weights, dim, first, rows, shift)
+        return FilterRowPrefetch(builder, problem, weights, dim, first, rows, shift)
 
     @staticmethod
     def in_place(
@@ -90,7 +90,7 @@ class RowPrefetch:
         weights: Any,
         following: NextWeights,
         ranges: Mapping[str, Range],
-    ) -> RowPrefetch | None:
+    ) -> FilterRowPrefetch | None:
         """That of the register tile at the start of `ranges`, if the output channels that follow
         are known and worth while: in each row, which begins on another page, the hardware's
         prefetchers start anew."""
@@ -106,7 +106,7 @@ class RowPrefetch:
             return None
         rows, part = part_of(builder, kernel.extent(channel), following, ranges)
         first = ranges[channel].start + following.step + part * rows
-        return RowPrefetch(builder, problem, weights, dim, first, rows)
+        return FilterRowPrefetch(builder, problem, weights, dim, first, rows)
 
     def emit(self, point: Mapping[str, Index]) -> None:
         """Ask for the lines of the step at `point`; dims of inner loops count as 0."""
@@ -128,12 +128,12 @@ class RowPrefetch:
 
 
 @dataclass(frozen=True)
-class StripPrefetch:
+class ChannelRowPrefetch:
     """The part of the weights, in rows of output channels, that one register tile asks for: those
     which are read in place, or packed, next.
 
     At each step of the loop over `dim`, or once before all loops (None), it asks for `lines` of
-    `rows` rows, from line `first` on and one step over `inner` after the other. They lie `shifts`
+    `rows` rows, from `first_line` on and one step over `inner` after the other. They lie `shifts`
     further along each dim than what is read then. If there is a `first_pass`, in which all of these
     are 0, it asks in that pass only. Rows of one step after the other lie all output channels
     apart, often pages, which hardware prefetchers do not foresee. Where `every` is set, `dim` is
@@ -148,7 +148,7 @@ class StripPrefetch:
     starts: Mapping[str, Index]
     shifts: Mapping[str, Index]
     rows: int
-    first: Index
+    first_line: Index
     lines: int
     into: str
     first_pass: tuple[Index, ...]
@@ -162,7 +162,7 @@ class StripPrefetch:
         weights: Any,
         following: NextWeights,
         ranges: Mapping[str, Range],
-    ) -> StripPrefetch | None:
+    ) -> ChannelRowPrefetch | None:
         """That of the register tile at the start of `ranges`, while what follows has not been read
         before, if its rows lie far apart. The tiles that read the same weights share the rows, or,
         if they are few or have time for a prefetch in each step, the lines of each row."""
@@ -171,7 +171,7 @@ class StripPrefetch:
         if kernel.lanes != channel or not loops:
             return None
         *outer, inner = loops
-        rows, lines, first = 1, _lines(problem, kernel.extent(channel)), Index()
+        rows, lines, first_line = 1, _lines(problem, kernel.extent(channel)), Index()
         shifts = _shifts(builder, following, ranges[following.dim].start)
         at_once = -(-ranges[inner].size // following.tiles) * lines
         products = prod(kernel.tile.values()) // kernel.vector
@@ -181,12 +181,22 @@ class StripPrefetch:
             dim = outer[-1] if outer else None
         else:
             lines, part = part_of(builder, lines, following, ranges)
-            first, dim = part * lines, inner
+            first_line, dim = part * lines, inner
         starts = {name: range_.start for name, range_ in ranges.items()}
-        tensor, into = problem.weights, following.into
-        passes = () if following.far and not _stays_in_l2(problem) else following.first_pass
-        return StripPrefetch(
-            builder, weights, tensor, dim, inner, starts, shifts, rows, first, lines, into, passes
+        always = following.far and not _stays_in_l2(problem)
+        return ChannelRowPrefetch(
+            builder=builder,
+            weights=weights,
+            tensor=problem.weights,
+            dim=dim,
+            inner=inner,
+            starts=starts,
+            shifts=shifts,
+            rows=rows,
+            first_line=first_line,
+            lines=lines,
+            into=following.into,
+            first_pass=() if always else following.first_pass,
         )
 
     @staticmethod
@@ -196,7 +206,7 @@ class StripPrefetch:
         weights: Any,
         panels: Panels,
         ranges: Mapping[str, Range],
-    ) -> StripPrefetch | None:
+    ) -> ChannelRowPrefetch | None:
         """That of the register tile at the start of `ranges`, while `panels` hold the current
         block, if the next one is known, and its rows lie far apart: all at once, or, if these are
         too many, one row after the other, unless a single one is too long.
@@ -204,7 +214,7 @@ class StripPrefetch:
         (Measured on Zen 4, cold: a 3x3 layer of 1024 output channels whose blocks of 176 input
         channels come row by row takes 8% less time than if nothing asks for them. Where twelve
         lines do, a 1x1 layer with AVX2 code takes 5% more time than if they come at once.)"""
-        block = panels.upcoming
+        block = panels.next_block
         loops = _loops_in_rows(problem, panels.reduction, panels.channel, ranges)
         if block is None or not loops:
             return None
@@ -217,10 +227,19 @@ class StripPrefetch:
         shifts = {inner: part * rows, panels.channel: first - starts[panels.channel]}
         if block.moved is not None:
             shifts[block.moved] = shifts.get(block.moved, Index()) + shift
-        tensor, dim, first = problem.weights, outer[-1] if outer else None, Index()
-        into, passes = block.into, block.first_pass if _stays_in_l2(problem) else ()
-        found = StripPrefetch(
-            builder, weights, tensor, dim, inner, starts, shifts, rows, first, lines, into, passes
+        found = ChannelRowPrefetch(
+            builder=builder,
+            weights=weights,
+            tensor=problem.weights,
+            dim=outer[-1] if outer else None,
+            inner=inner,
+            starts=starts,
+            shifts=shifts,
+            rows=rows,
+            first_line=Index(),
+            lines=lines,
+            into=block.into,
+            first_pass=block.first_pass if _stays_in_l2(problem) else (),
         )
         if rows * lines <= AT_ONCE:
             return found
@@ -245,7 +264,7 @@ class StripPrefetch:
         for row in range(rows):
             *outer, run = element(self.tensor, at | {self.inner: at[self.inner] + row})
             for line in range(self.lines):
-                shift = (self.first + line) * (LINE_BYTES // self.tensor.element.size)
+                shift = (self.first_line + line) * (LINE_BYTES // self.tensor.element.size)
                 self.builder.prefetch(self.weights, [*outer, run + shift], self.into)
 
 

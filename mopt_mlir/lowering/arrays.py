@@ -220,9 +220,10 @@ def _as_array(value: Any, where: str, write: bool) -> tuple[Array, bool]:
     """The memory of `value` as an array, and whether it may be written to."""
     if isinstance(value, np.ndarray):
         return value, value.flags.writeable
-    if not hasattr(value, "__dlpack__"):
+    if not hasattr(value, "__dlpack__") or not hasattr(value, "__dlpack_device__"):
         raise TypeError(
-            f"{where}: expected a numpy array or an object with __dlpack__, got {_kind(value)}"
+            f"{where}: expected a numpy array or an object with __dlpack__ and __dlpack_device__, "
+            f"got {_kind(value)}"
         )
     if value.__dlpack_device__()[0] != _DLPACK_CPU:
         raise TypeError(f"{where}: the data is not in the memory of the CPU")

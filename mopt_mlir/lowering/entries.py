@@ -17,6 +17,7 @@ from mopt_mlir.lowering.functions import (
     functions_of,
     is_public,
     set_argument_attributes,
+    set_result_attributes,
 )
 from mopt_mlir.lowering.results import RESULT
 
@@ -117,6 +118,8 @@ def annotate_entries(module: Any) -> None:
                 convention = "llvm.bareptr" if entry.takes_pointers else "llvm.emit_c_interface"
                 function.attributes[convention] = ir.UnitAttr.get()
                 write_entry(function, entry)
+                if [r.element for r in entry.results] == ["i1"]:  # C's bool is 0 or 1
+                    set_result_attributes(function, [{"llvm.zeroext": ir.UnitAttr.get()}])
 
 
 def write_entry(function: Any, entry: Entry) -> None:

@@ -76,6 +76,8 @@ class Function:
     def _outputs(self, out: Any) -> list[Buffer]:
         if out is None:
             return [result.empty() for result in self._results]
+        if not self._results:
+            raise TypeError(f"{self.entry.name}: out is for tensor results of static shape")
         given = tuple(out) if isinstance(out, list | tuple) else (out,)
         if len(given) != len(self._results):
             raise TypeError(

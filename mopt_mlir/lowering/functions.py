@@ -35,8 +35,17 @@ def argument_attributes(function: Any) -> list[dict[str, Any]]:
 
 def set_argument_attributes(function: Any, attributes: list[dict[str, Any]]) -> None:
     """Replace the attributes of all parameters of a function."""
+    _set_attributes(function, "arg_attrs", attributes)
+
+
+def set_result_attributes(function: Any, attributes: list[dict[str, Any]]) -> None:
+    """Replace the attributes of all results of a function."""
+    _set_attributes(function, "res_attrs", attributes)
+
+
+def _set_attributes(function: Any, which: str, attributes: list[dict[str, Any]]) -> None:
     ir = bindings_of(function).ir
     with function.context:
-        function.attributes["arg_attrs"] = ir.ArrayAttr.get(
+        function.attributes[which] = ir.ArrayAttr.get(
             [ir.DictAttr.get(known) for known in attributes]
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import chain, count
 
@@ -31,9 +31,14 @@ inline int long mutable namespace new noexcept not nullptr operator or private p
 register requires restrict return short signed sizeof static struct switch template this throw true
 try typedef typeid typename union unsigned using virtual void volatile while xor
 """
-_RESERVED = frozenset(_KEYWORDS.split())
+_TYPES = """
+int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t intptr_t uintptr_t intmax_t
+uintmax_t
+"""
+_RESERVED = frozenset((*_KEYWORDS.split(), *_TYPES.split()))
 
 _RESULTS = "results"  # the parameter that several results are written to
+_MEMREF = "mopt_memref_"  # followed by a rank: the type of descriptors
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -52,16 +57,16 @@ def header_text(entries: Iterable[Entry], name: str) -> str:
     """
     entries = tuple(entries)
     guard = re.sub(r"\W", "_", name).upper()
-    guard = f"MOPT_{guard}" if guard[:1].isdigit() else guard
-    described = [p for e in entries if not e.takes_pointers for p in (*e.parameters, *e.results)]
-    ranks = sorted({len(p.shape) for p in described if p.shape is not None})
+    guard = guard if guard[:1].isalpha() else f"MOPT_{guard}"
+    names = {entry.symbol for entry in entries}
+    ranks = sorted({len(shape) for e in entries if not e.takes_pointers for shape in _buffers(e)})
     parts = [
         f"#ifndef {guard}\n#define {guard}\n",
         "#include <stdbool.h>\n#include <stdint.h>\n",
         '#ifdef __cplusplus\nextern "C" {\n#endif\n',
         _NOTE,
         *map(_descriptor, ranks),
-        *map(_declaration, entries),
+        *(_declaration(entry, names) for entry in entries),
         "#ifdef __cplusplus\n}\n#endif\n",
         f"#endif /* {guard} */\n",
     ]
@@ -76,12 +81,13 @@ def _descriptor(rank: int) -> str:
 #define MOPT_MEMREF_{rank}
 /* {rank} dimensions; element i, j, ... is at aligned[offset + i * strides[0] + ...]. `allocated` of
  * a result is yours to free(); two results may share it. */
-typedef struct {{ void *allocated; void *aligned; int64_t offset;{sizes} }} mopt_memref_{rank};
+typedef struct {{ void *allocated; void *aligned; int64_t offset;{sizes} }} {_MEMREF}{rank};
 #endif
 """
 
 
-def _declaration(entry: Entry) -> str:
+def _declaration(entry: Entry, names: Collection[str]) -> str:
+    """With the types that it needs; `names` are those of all functions."""
     entry = _with_c_names(entry)
     lines = [f"/* {_in_comment(entry.name)}"]
     lines += [f" *   {p.name}: {_description(p)}" for p in entry.parameters]
@@ -97,21 +103,24 @@ def _declaration(entry: Entry) -> str:
         result = C_NAMES[entry.results[0].element] if entry.results else "void"
         parameters = [_pointer(p) for p in entry.parameters]
         return f"{comment}\n{result} {entry.symbol}({', '.join(parameters) or 'void'});\n"
-    return f"{comment}\n{_with_descriptors(entry)}"
+    return f"{comment}\n{_with_descriptors(entry, names)}"
 
 
-def _with_descriptors(entry: Entry) -> str:
+def _with_descriptors(entry: Entry, names: Collection[str]) -> str:
     parameters = [
         _scalar(p)
         if p.shape is None
-        else f"{'const ' * (p.access == 'read')}mopt_memref_{len(p.shape)} *{p.name}"
+        else f"{'const ' * (p.access == 'read')}{_MEMREF}{len(p.shape)} *{p.name}"
         for p in entry.parameters
     ]
     result, struct = "void", ""
     if len(entry.results) > 1:
         fields = " ".join(f"{_by_value(r)} {r.name};" for r in entry.results)
-        struct = f"typedef struct {{ {fields} }} {entry.name}_results;\n"
-        parameters.insert(0, f"{entry.name}_results *{_RESULTS}")
+        name = f"{entry.name}_results"
+        while name in names:
+            name += "_"
+        struct = f"typedef struct {{ {fields} }} {name};\n"
+        parameters.insert(0, f"{name} *{_RESULTS}")
     elif entry.results and entry.results[0].shape is not None:
         parameters.insert(0, f"{_by_value(entry.results[0])} *{entry.results[0].name}")
     elif entry.results:
@@ -119,10 +128,17 @@ def _with_descriptors(entry: Entry) -> str:
     return f"{struct}{result} {entry.symbol}({', '.join(parameters)});\n"
 
 
+def _buffers(entry: Entry) -> Iterator[tuple[int | None, ...]]:
+    """The shapes of the buffers among parameters and results."""
+    for parameter in (*entry.parameters, *entry.results):
+        if parameter.shape is not None:
+            yield parameter.shape
+
+
 def _by_value(parameter: Parameter) -> str:
     if parameter.shape is None:
         return C_NAMES[parameter.element]
-    return f"mopt_memref_{len(parameter.shape)}"
+    return f"{_MEMREF}{len(parameter.shape)}"
 
 
 def _pointer(parameter: Parameter) -> str:
@@ -158,7 +174,7 @@ def _in_comment(text: str) -> str:
 
 def _with_c_names(entry: Entry) -> Entry:
     """The same with names that C and C++ take for parameters and members, each only once."""
-    taken = {_RESULTS}
+    taken = {_RESULTS, *(f"{_MEMREF}{len(shape)}" for shape in _buffers(entry))}
 
     def renamed(parameters: Iterable[Parameter]) -> tuple[Parameter, ...]:
         return tuple(replace(p, name=_c_identifier(p.name, taken)) for p in parameters)

@@ -8,7 +8,7 @@ from mopt_mlir.bindings import bindings_of
 from mopt_mlir.diagnostics import UserError, describe, emit
 from mopt_mlir.lowering.addresses import forget_bounds, share_addresses
 from mopt_mlir.lowering.fallback import keep_marks, linalg_to_loops, mark_loops
-from mopt_mlir.lowering.functions import functions_of, name_of
+from mopt_mlir.lowering.library import call_accurate_functions, check_names
 from mopt_mlir.lowering.operations import find, hidden, trips
 from mopt_mlir.lowering.pipeline import run_upstream
 from mopt_mlir.lowering.quotients import shift_quotients
@@ -52,9 +52,6 @@ _CAST = "builtin.unrealized_conversion_cast"
 
 _LOWERED = ("llvm", "omp")
 
-_C_LIBRARY = ("malloc", "free", "memcpy", "memmove", "memset")
-"""What generated code calls."""
-
 
 def lower_to_llvm(module: Any, threads: int) -> None:
     """Lower a module without tensors to the LLVM and OpenMP dialects.
@@ -63,7 +60,8 @@ def lower_to_llvm(module: Any, threads: int) -> None:
     the loop serial. Raises PassFailure, after an error at each culprit, if something is left over,
     and UserError where a function has a name that generated code calls.
     """
-    _check_names(module)
+    check_names(module)
+    _check_expansions(module)
     linalg_to_loops(module)
     run_upstream(module, *_TO_LOOPS)
     shift_quotients(module)
@@ -77,19 +75,24 @@ def lower_to_llvm(module: Any, threads: int) -> None:
     reuse_scratch(module)
     share_addresses(module)
     _hide_second_trips(module)
+    call_accurate_functions(module)
     run_upstream(module, *_TO_LLVM)
     forget_bounds(module)
     keep_marks(module)
     _check_lowered(module)
 
 
-def _check_names(module: Any) -> None:
-    for function in functions_of(module):
-        if (name := name_of(function)) in _C_LIBRARY:
-            raise UserError(
-                f"give @{name} another name: generated code calls the C library's function",
-                describe(function.location),
-            )
+def _check_expansions(module: Any) -> None:
+    """Raise UserError where upstream's lowering would abort the process."""
+    for operation in find(module, "memref.expand_shape"):
+        shaped = operation.results[0].type
+        for group in operation.attributes["reassociation"]:
+            if sum(shaped.is_dynamic_dim(axis.value) for axis in group) > 1:
+                raise UserError(
+                    f"'{operation.name}' leaves two sizes open that one axis is split into: make "
+                    "one of them a constant",
+                    describe(operation.location),
+                )
 
 
 def _hide_second_trips(module: Any) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 
 from mopt_mlir.bindings import bindings_of
 from mopt_mlir.diagnostics import UserError, describe
-from mopt_mlir.reference.numbers import NotInReferenceError, Numbers
+from mopt_mlir.reference.numbers import Array, NotInReferenceError, Numbers
 from mopt_mlir.reference.scalars import evaluate_scalar, unsupported
 from mopt_mlir.reference.shapes import SHAPE_OPERATIONS, padded
 from mopt_mlir.reference.structured import Structured
@@ -31,13 +31,15 @@ class Outcome:
 def evaluate(module: Any, name: str, arguments: Sequence[Any]) -> Outcome:
     """Run the function `name` of a module on copies of `arguments`, everything real in float64.
 
-    The errors of what comes out are how far a correct program may end up that computes in the types
-    of the module, in whatever order it sums. Raises UserError if there is no such function, and
-    NotInReferenceError, located, for what the reference does not know.
+    The limits of what comes out are those of a correct program that computes in the types of the
+    module, in whatever order it sums. Raises UserError if there is no such function, and
+    NotInReferenceError, located, for what the reference does not know, or has no limits for.
     """
     interpreter = _Interpreter(module)
     values = [Numbers.exact(argument) for argument in arguments]
     results = interpreter.call(name, values)
+    if any(_unlimited(numbers).any() for numbers in (*values, *results)):
+        raise _unbounded(interpreter.unbounded)
     return Outcome(values, results)
 
 
@@ -46,6 +48,8 @@ class _Interpreter:
 
     def __init__(self, module: Any) -> None:
         self.module = module
+        self.unbounded: Any = None
+        """The first operation of which a result may be anything."""
         self._globals: dict[str, Numbers] = {}
 
     def call(self, name: str, arguments: Sequence[Numbers]) -> list[Numbers]:
@@ -57,10 +61,26 @@ class _Interpreter:
             operands = [values[value] for value in operation.operands]
             if operation.name == "func.return":
                 return operands
-            results = self._run(operation, operands, values)
-            _check_errors(operation, results)
+            results = self._located(operation, operands, values)
+            self._look_at(operation, results)
             values.update(zip(operation.results, results, strict=True))
         raise AssertionError("a function of one block ends in func.return")
+
+    def _located(
+        self, operation: Any, operands: list[Numbers], values: Mapping[Any, Numbers]
+    ) -> Sequence[Numbers]:
+        """`_run`, with the location of `operation` for what is inside of it and has none."""
+        try:
+            return self._run(operation, operands, values)
+        except NotInReferenceError as error:
+            if error.location:
+                raise
+            where = describe(operation.location)
+            raise NotInReferenceError(error.message, where) from None
+
+    def _look_at(self, operation: Any, results: Sequence[Numbers]) -> None:
+        if self.unbounded is None and any(_unlimited(result).any() for result in results):
+            self.unbounded = operation
 
     def _run(
         self, operation: Any, operands: list[Numbers], values: Mapping[Any, Numbers]
@@ -88,7 +108,7 @@ class _Interpreter:
             outputs = [output.copy() for output in outputs]
         operands = operands[: structured.inputs] + outputs
         structured.run(operands, values)
-        _check_errors(operation, outputs)
+        self._look_at(operation, outputs)
         return outputs[: len(operation.results)]
 
     def _global(self, name: str) -> Numbers:
@@ -120,13 +140,16 @@ class _Interpreter:
         return Numbers.exact(np.frombuffer(data, dtype).reshape(attribute.type.shape))
 
 
-def _check_errors(operation: Any, results: Sequence[Numbers]) -> None:
-    if not all(np.isfinite(result.error).all() for result in results):
-        message = (
-            f"the reference cannot bound the error of '{operation.name}': something that is not "
-            "exact may be 0 where it divides, or where a function is not defined"
-        )
-        raise NotInReferenceError(message, describe(operation.location))
+def _unlimited(numbers: Numbers) -> Array:
+    return np.isneginf(numbers.low) & np.isposinf(numbers.high)
+
+
+def _unbounded(operation: Any) -> NotInReferenceError:
+    return NotInReferenceError(
+        f"the reference cannot bound the error of '{operation.name}': something that is not exact "
+        "may be 0 where it divides, or where a function is not defined",
+        describe(operation.location),
+    )
 
 
 def _function(module: Any, name: str) -> Any:
@@ -135,7 +158,8 @@ def _function(module: Any, name: str) -> Any:
         operation = nested.operation
         if operation.name == "func.func" and operation.attributes["sym_name"].value == name:
             if len(operation.regions[0].blocks) != 1:
-                message = f"the reference knows no branches, and function '{name}' has some"
+                lack = "it has branches" if len(operation.regions[0].blocks) else "it has no body"
+                message = f"the reference does not know what function '{name}' does: {lack}"
                 raise NotInReferenceError(message, describe(operation.location))
             return operation
     raise UserError(

@@ -11,7 +11,12 @@ from typing import Any
 import numpy as np
 
 from mopt_mlir.diagnostics import describe
-from mopt_mlir.reference.numbers import Array, NotInReferenceError, Numbers, is_rounded, rounding
+from mopt_mlir.reference.numbers import (
+    Array,
+    NotInReferenceError,
+    Numbers,
+    is_rounded,
+)
 
 Rule = Callable[..., Numbers]
 """From operands to a result, before it is rounded."""
@@ -49,47 +54,69 @@ _INTEGER_COMPARISONS: Sequence[Callable[..., Any]] = (
 """Predicates 0 to 5 of arith.cmpi, the signed ones."""
 
 
-def _sum(function: Callable[..., Array]) -> Rule:
-    def apply(a: Numbers, b: Numbers) -> Numbers:
-        terms = a.magnitude + b.magnitude
-        return Numbers(function(a.value, b.value), a.error + b.error, terms)
+def _terms(function: Callable[..., Array], a: Numbers, b: Numbers) -> Array | None:
+    """Those of a result, if one of the operands is a sum in whatever order."""
+    if a.terms is None and b.terms is None:
+        return None
+    return function(a.magnitude, b.magnitude)
 
-    return apply
+
+def _sum(a: Numbers, b: Numbers) -> Numbers:
+    terms = _terms(np.add, a, b)
+    return Numbers(a.value + b.value, a.low + b.low, a.high + b.high, terms)
+
+
+def _difference(a: Numbers, b: Numbers) -> Numbers:
+    return _sum(a, _negated(b))
+
+
+def _negated(a: Numbers) -> Numbers:
+    return Numbers(-a.value, -a.high, -a.low, a.terms)
 
 
 def _product(a: Numbers, b: Numbers) -> Numbers:
-    of_b = np.abs(a.value.astype(float)) * b.error
-    of_a = np.abs(b.value.astype(float)) * a.error
-    value = np.multiply(a.value, b.value)
-    return Numbers(value, of_a + of_b + a.error * b.error, a.magnitude * b.magnitude)
-
-
-def _quotient(a: Numbers, b: Numbers) -> Numbers:
-    value = np.divide(a.value, b.value)
-    least = np.abs(b.value) - b.error
-    error = (a.error + np.abs(value) * b.error) / np.maximum(least, 0)
-    return Numbers(value, np.where((a.error == 0) & (b.error == 0), 0, error))
+    return replace(_monotone(np.multiply)(a, b), terms=_terms(np.multiply, a, b))
 
 
 def _fused(a: Numbers, b: Numbers, c: Numbers) -> Numbers:
-    return _sum(np.add)(_product(a, b), c)
+    return _sum(_product(a, b), c)
+
+
+def _quotient(a: Numbers, b: Numbers) -> Numbers:
+    """Anything where the divisor may be 0 or not."""
+    found = _monotone(np.divide)(a, b)
+    any_ = b.unsure & (b.low <= 0) & (b.high >= 0)
+    low, high = np.where(any_, -np.inf, found.low), np.where(any_, np.inf, found.high)
+    return Numbers(found.value, low, high)
 
 
 def _extreme(function: Callable[..., Array]) -> Rule:
     def apply(a: Numbers, b: Numbers) -> Numbers:
-        return replace(_monotone(function)(a, b), terms=np.maximum(a.magnitude, b.magnitude))
+        return replace(_monotone(function)(a, b), terms=_terms(np.maximum, a, b))
 
     return apply
 
 
-def _moved(function: Callable[[Array], Array]) -> Rule:
-    """Of a function that changes no distance between numbers."""
-    return lambda a: Numbers(function(a.value), a.error, a.magnitude)
+def _same(a: Numbers) -> Numbers:
+    return a
+
+
+def _magnitude(a: Numbers) -> Numbers:
+    ends = np.abs(a.low), np.abs(a.high)
+    through = (a.low < 0) & (a.high > 0)
+    low = np.where(through, 0, np.minimum(*ends))
+    return Numbers(np.abs(a.value), low, np.maximum(*ends), a.terms)
 
 
 def _wave(function: Callable[[Array], Array]) -> Rule:
     """Of a function with the Lipschitz constant 1 and values from -1 to 1."""
-    return lambda a: Numbers(function(a.value), np.minimum(a.error, 2))
+
+    def apply(a: Numbers) -> Numbers:
+        value = function(a.value)
+        exact = Numbers(value, value, value)
+        return exact if a.is_exact else exact.widened(np.minimum(a.error, 2))
+
+    return apply
 
 
 def _monotone(function: Callable[..., Array]) -> Rule:
@@ -97,41 +124,46 @@ def _monotone(function: Callable[..., Array]) -> Rule:
     where the operands are."""
 
     def apply(*operands: Numbers) -> Numbers:
-        value = function(*(operand.value for operand in operands))
-        if all(operand.is_exact for operand in operands):
-            return Numbers(value, np.zeros(np.shape(value)))
-        error = np.zeros(np.shape(value))
-        for signs in product((-1, 1), repeat=len(operands)):
-            ends = (a.value + sign * a.error for a, sign in zip(operands, signs, strict=True))
-            error = np.maximum(error, np.abs(function(*ends) - value))
-        return Numbers(value, error)
+        value = function(*(a.value for a in operands))
+        if all(a.is_exact for a in operands):
+            return Numbers(value, value, value)
+        ends = [function(*corner) for corner in product(*((a.low, a.high) for a in operands))]
+        low, high = np.minimum.reduce([value, *ends]), np.maximum.reduce([value, *ends])
+        # Where a corner has no value, such as 0 times infinity, but the number has.
+        lost = (np.isnan(low) | np.isnan(high)) & ~np.isnan(value)
+        return Numbers(value, np.where(lost, -np.inf, low), np.where(lost, np.inf, high))
 
     return apply
 
 
 def _selected(condition: Numbers, a: Numbers, b: Numbers) -> Numbers:
-    value = np.where(condition.value, a.value, b.value)
-    error = np.where(condition.value, a.error, b.error)
-    if not condition.is_exact:
-        either = _distance(a.value, b.value) + np.maximum(a.error, b.error)
-        error = np.where(condition.error > 0, either, error)
-    return Numbers(value, error, np.maximum(a.magnitude, b.magnitude))
+    def chosen(of_a: Array, of_b: Array) -> Array:
+        return np.where(condition.value, of_a, of_b)
+
+    low, high = chosen(a.low, b.low), chosen(a.high, b.high)
+    low = np.where(condition.unsure, np.minimum(a.low, b.low), low)
+    high = np.where(condition.unsure, np.maximum(a.high, b.high), high)
+    return Numbers(chosen(a.value, b.value), low, high, _terms(np.maximum, a, b))
 
 
 def _logical(function: Callable[..., Array]) -> Rule:
-    """Of single bits, each of which has its part in the result; of integers only if exact."""
+    """Of bits; where one is unsure, any number of the type."""
 
     def apply(a: Numbers, b: Numbers) -> Numbers:
         value = function(a.value, b.value)
-        unsure = 1.0 if value.dtype.kind == "b" else np.inf
-        return Numbers(value, np.where((a.error > 0) | (b.error > 0), unsure, 0.0))
+        unsure = a.unsure | b.unsure
+        least, most = (0, 1) if value.dtype.kind == "b" else (-np.inf, np.inf)
+        return Numbers(value, np.where(unsure, least, value), np.where(unsure, most, value))
 
     return apply
 
 
-def _distance(a: Array, b: Array) -> Array:
-    """0 between equal infinities."""
-    return np.where(a == b, 0.0, np.abs(np.subtract(a, b, dtype=float)))
+def _converted(a: Numbers) -> Numbers:
+    return replace(a, value=a.value.astype(np.float64))
+
+
+def _truncated(a: Numbers) -> Numbers:
+    return _monotone(np.trunc)(a)
 
 
 _LIBRARY: Mapping[str, Rule] = {
@@ -153,30 +185,20 @@ _LIBRARY: Mapping[str, Rule] = {
     "math.tanh": _monotone(np.tanh),
 }
 
-_RULES: Mapping[str, Rule] = {
+_FLOATS: Mapping[str, Rule] = {
     **_LIBRARY,
-    "arith.addf": _sum(np.add),
-    "arith.addi": _sum(np.add),
-    "arith.andi": _logical(np.bitwise_and),
+    "arith.addf": _sum,
     "arith.divf": _quotient,
-    "arith.extf": _moved(np.asarray),
+    "arith.extf": _same,
     "arith.maximumf": _extreme(np.maximum),
     "arith.maxnumf": _extreme(np.fmax),
-    "arith.maxsi": _extreme(np.maximum),
     "arith.minimumf": _extreme(np.minimum),
     "arith.minnumf": _extreme(np.fmin),
-    "arith.minsi": _extreme(np.minimum),
     "arith.mulf": _product,
-    "arith.muli": _product,
-    "arith.negf": _moved(np.negative),
-    "arith.ori": _logical(np.bitwise_or),
-    "arith.select": _selected,
-    "arith.sitofp": _moved(lambda a: np.asarray(a, np.float64)),
-    "arith.subf": _sum(np.subtract),
-    "arith.subi": _sum(np.subtract),
-    "arith.truncf": _moved(np.asarray),
-    "arith.xori": _logical(np.bitwise_xor),
-    "math.absf": _moved(np.abs),
+    "arith.negf": _negated,
+    "arith.subf": _difference,
+    "arith.truncf": _same,
+    "math.absf": _magnitude,
     "math.ceil": _monotone(np.ceil),
     "math.floor": _monotone(np.floor),
     "math.fma": _fused,
@@ -184,21 +206,40 @@ _RULES: Mapping[str, Rule] = {
     "math.trunc": _monotone(np.trunc),
 }
 
-_INTEGER_CASTS = ("arith.extsi", "arith.fptosi", "arith.index_cast")
+_INTEGERS: Mapping[str, Rule] = {
+    "arith.addi": _sum,
+    "arith.extsi": _same,
+    "arith.fptosi": _truncated,
+    "arith.index_cast": _same,
+    "arith.maxsi": _extreme(np.maximum),
+    "arith.minsi": _extreme(np.minimum),
+    "arith.muli": _product,
+    "arith.sitofp": _converted,
+    "arith.subi": _difference,
+    "arith.trunci": _same,
+}
+"""Of signed integers. What they compute is taken modulo the size of their type."""
+
+_BITS: Mapping[str, Rule] = {
+    "arith.andi": _logical(np.bitwise_and),
+    "arith.ori": _logical(np.bitwise_or),
+    "arith.select": _selected,
+    "arith.xori": _logical(np.bitwise_xor),
+}
+"""Of whatever type."""
 
 
 def evaluate_scalar(operation: Any, operands: Sequence[Numbers]) -> Numbers:
-    """The result of an arith or math operation, element by element. An error may be infinite.
+    """The result of an arith or math operation, element by element. Limits may be infinite.
 
     Raises NotInReferenceError for an operation that is not known.
     """
     with np.errstate(all="ignore"):
         exact = _before_rounding(operation, operands)
-        error = np.where(np.isfinite(exact.value), np.broadcast_to(exact.error, exact.shape), 0.0)
-        if element := rounded_to(operation):
-            count = _LIBRARY_ROUNDINGS if operation.name in _LIBRARY else 1
-            error = error + rounding([element], exact.magnitude, count)
-        return Numbers(exact.value, np.where(np.isnan(error), np.inf, error), exact.terms)
+        if not (element := rounded_to(operation)):
+            return exact
+        count = _LIBRARY_ROUNDINGS if operation.name in _LIBRARY else 1
+        return exact.rounded(element, count)
 
 
 def rounded_to(operation: Any) -> str | None:
@@ -220,26 +261,53 @@ def unsupported(operation: Any) -> NotInReferenceError:
     return NotInReferenceError(message, describe(operation.location))
 
 
+def integer_type(element: str) -> np.dtype[Any] | None:
+    """numpy's type for integers of an element type; None if it has none."""
+    known = {"i1": bool, "i8": np.int8, "i16": np.int16, "i32": np.int32, "i64": np.int64}
+    type_ = np.int64 if element == "index" else known.get(element)
+    return None if type_ is None else np.dtype(type_)
+
+
 def _before_rounding(operation: Any, operands: Sequence[Numbers]) -> Numbers:
     if operation.name == "arith.constant":
-        return Numbers.exact(operation.attributes["value"].value)
-    if operation.name in _INTEGER_CASTS:
-        integer = _integer(operation)
-        return _monotone(lambda a: np.asarray(np.trunc(a)).astype(integer))(*operands)
+        return _modulo(operation, Numbers.exact(operation.attributes["value"].value))
     if operation.name in ("arith.cmpf", "arith.cmpi"):
         return _compared(operation, *operands)
-    if operation.name not in _RULES:
+    if operation.name in _INTEGERS:
+        return _modulo(operation, _INTEGERS[operation.name](*map(_signed, operands)))
+    rule = _FLOATS.get(operation.name) or _BITS.get(operation.name)
+    if rule is None:
         raise unsupported(operation)
-    return _RULES[operation.name](*operands)
+    return rule(*operands)
 
 
-def _integer(operation: Any) -> Any:
-    """numpy's type for the integer that a cast results in."""
-    name = _element(operation)
-    known = {"i8": np.int8, "i16": np.int16, "i32": np.int32, "i64": np.int64, "index": np.int64}
-    if name not in known:
+def _signed(numbers: Numbers) -> Numbers:
+    """Integers with room for what is computed of them; of a single bit 1 is -1."""
+    kind = numbers.value.dtype.kind
+    if kind == "f":
+        return numbers
+    wide = replace(numbers, value=numbers.value.astype(np.int64))
+    return _negated(wide) if kind == "b" else wide
+
+
+def _modulo(operation: Any, numbers: Numbers) -> Numbers:
+    """Integers as their type has them; anything where limits are beyond it."""
+    element = _element(operation)
+    if is_rounded(element):
+        return numbers
+    type_ = integer_type(element)
+    if type_ is None:
         raise unsupported(operation)
-    return known[name]
+    if type_.kind == "b":
+        value = (numbers.value.astype(np.int64) & 1).astype(bool)
+        return Numbers(value, value & ~numbers.unsure, value | numbers.unsure)
+    value = numbers.value.astype(np.int64).astype(type_)
+    if numbers.is_exact:
+        return Numbers(value, value, value)
+    limits = np.iinfo(type_)
+    inside = (numbers.low >= limits.min) & (numbers.high <= limits.max)
+    low, high = np.where(inside, numbers.low, -np.inf), np.where(inside, numbers.high, np.inf)
+    return Numbers(value, low, high)
 
 
 def _element(operation: Any) -> str:
@@ -248,17 +316,16 @@ def _element(operation: Any) -> str:
 
 
 def _compared(operation: Any, a: Numbers, b: Numbers) -> Numbers:
-    """The result of a comparison, which may be the other one where operands are that close."""
+    """The result of a comparison, which may be the other one where limits overlap."""
     predicate = operation.attributes["predicate"].value
+    unsure = (a.unsure | b.unsure) & (a.low <= b.high) & (b.low <= a.high)
     if operation.name == "arith.cmpi":
         if predicate >= len(_INTEGER_COMPARISONS):
             raise unsupported(operation)
-        value = _INTEGER_COMPARISONS[predicate](a.value, b.value)
+        value = _INTEGER_COMPARISONS[predicate](_signed(a).value, _signed(b).value)
     else:
         value = _compare(predicate, a.value, b.value)
-    error = a.error + b.error
-    unsure = (error > 0) & (_distance(a.value, b.value) <= error)
-    return Numbers(value, unsure.astype(float))
+    return Numbers(value, value & ~unsure, value | unsure)
 
 
 def _compare(predicate: int, a: Array, b: Array) -> Array:

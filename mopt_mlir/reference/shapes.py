@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from mopt_mlir.reference.numbers import Array, Numbers
-from mopt_mlir.reference.scalars import unsupported
+from mopt_mlir.reference.numbers import Numbers, is_rounded
+from mopt_mlir.reference.scalars import integer_type, unsupported
 
 Handler = Callable[[Any, list[Numbers]], Sequence[Numbers]]
 """From an operation and its operands to its results."""
@@ -18,12 +18,16 @@ _DYNAMIC = -(2**63)  # a size that is an operand
 
 def _new(operation: Any, operands: list[Numbers]) -> Sequence[Numbers]:
     """Of NaN, so that it shows if elements are read that were never written."""
-    type_ = operation.results[0].type
+    shaped = operation.results[0].type
     sizes = _sizes(operands)
-    shape = [next(sizes) if size == _DYNAMIC else size for size in type_.shape]
-    if str(type_.element_type) in ("f16", "bf16", "f32", "f64"):
+    shape = [next(sizes) if size == _DYNAMIC else size for size in shaped.shape]
+    element = str(shaped.element_type)
+    if is_rounded(element):
         return [Numbers.exact(np.full(shape, np.nan))]
-    return [Numbers.exact(np.zeros(shape, np.int64))]
+    type_ = integer_type(element)
+    if type_ is None:
+        raise unsupported(operation)
+    return [Numbers.exact(np.zeros(shape, type_))]
 
 
 def _same(_: Any, operands: list[Numbers]) -> Sequence[Numbers]:
@@ -114,11 +118,8 @@ def padded(operation: Any, operands: list[Numbers], values: Mapping[Any, Numbers
     padding = values[yielded.operands[0]]
     widths = list(zip(low, high, strict=True))
 
-    def around(array: Array, filler: Array) -> Array:
-        return np.pad(array, widths, constant_values=filler)
-
-    value = around(source.value, padding.value)
-    return Numbers(value, around(source.error, padding.error))
+    parts = zip(source.parts, padding.parts, strict=True)
+    return Numbers(*(np.pad(part, widths, constant_values=filler) for part, filler in parts))
 
 
 SHAPE_OPERATIONS: Mapping[str, Handler] = {

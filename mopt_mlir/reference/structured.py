@@ -105,6 +105,9 @@ class Structured:
         extents = self.extents([operand.shape for operand in operands])
         if 0 in extents:
             return
+        outputs = self.accesses[self.inputs :]
+        if any(len(terms) > 1 for access in outputs for terms, _ in access):
+            raise unsupported(self.operation)  # which adds to an element from several iterations
         if self._is_contraction():
             _contract(self, operands, extents)
         else:
@@ -115,9 +118,26 @@ class Structured:
         operations = [op.operation for op in self.body.operations if op.operation.name not in CASTS]
         if [op.name for op in operations] != ["arith.mulf", "arith.addf", "linalg.yield"]:
             return False
-        multiplied = {_argument(value) for value in operations[0].operands}
-        added = {_argument(value) for value in operations[1].operands}
-        return len(self.accesses) == 3 and multiplied == {0, 1} and added == {2, None}
+        product_, sum_, yielded = operations
+        factors = {self._source(value) for value in product_.operands}
+        summands = {self._source(value) for value in sum_.operands}
+        results = [self._source(value) for value in yielded.operands]
+        return (
+            len(self.accesses) == 3
+            and factors == {0, 1}
+            and summands == {2, product_.result}
+            and results == [sum_.result]
+        )
+
+    def _source(self, value: Any) -> Any:
+        """What `value` is, seen through casts: the number of an argument of the body, or the result
+        of an operation."""
+        ir = bindings_of(value).ir
+        if isinstance(value.owner, ir.Block):
+            return ir.BlockArgument(value).arg_number if value.owner == self.body else value
+        if value.owner.operation.name in CASTS:
+            return self._source(value.owner.operation.operands[0])
+        return value
 
 
 def count_flops(operation: Any) -> int | None:
@@ -158,16 +178,6 @@ def _axis(expression: Any) -> Axis:
     factor = right_constant if left else left_constant
     terms = {loop: coefficient * factor for loop, coefficient in {**left, **right}.items()}
     return terms, left_constant * right_constant
-
-
-def _argument(value: Any) -> int | None:
-    """Which argument of the body `value` is, seen through casts; None if it is computed."""
-    ir = bindings_of(value).ir
-    if isinstance(value.owner, ir.Block):
-        return int(ir.BlockArgument(value).arg_number)
-    if value.owner.operation.name in CASTS:
-        return _argument(value.owner.operation.operands[0])
-    return None
 
 
 def _view(
@@ -235,7 +245,7 @@ def _contract(op: Structured, operands: Sequence[Numbers], extents: Sequence[int
     for fixed in _points(taps, extents):
         (a, a_axes), (b, b_axes) = seen(0, fixed), seen(1, fixed)
         terms += _accumulate(f"{a_axes},{b_axes}->{output_axes}", a, b, output)
-    output.error[...] += op.rounding(extents, terms)
+    output.assign(output.widened(op.rounding(extents, terms)))
 
 
 def _accumulate(subscripts: str, a: Numbers, b: Numbers, output: Numbers) -> Array:
@@ -244,11 +254,14 @@ def _accumulate(subscripts: str, a: Numbers, b: Numbers, output: Numbers) -> Arr
     def product(left: Array, right: Array) -> Array:
         return np.asarray(np.einsum(subscripts, left, right, optimize=True))
 
-    output.value[...] += product(a.value, b.value)
+    products = product(a.value, b.value)
+    added = Numbers(products, products, products)
     if not a.is_exact:
-        output.error[...] += product(a.error, b.magnitude)
+        added = added.widened(product(a.error, b.magnitude))
     if not b.is_exact:
-        output.error[...] += product(finite(a.value), b.error)
+        added = added.widened(product(finite(a.value), b.error))
+    for sums, more in zip(output.parts, added.parts, strict=True):
+        sums += more
     return product(a.magnitude, b.magnitude)
 
 
@@ -263,9 +276,11 @@ def _iterate(
     for access in op.accesses[op.inputs :]:
         if {loop for terms, _ in access for loop in terms} != set(axes):
             raise unsupported(op.operation)
-    sums: Sequence[Array | None] = [None] * len(operands)
+    sums: list[Array | None] = [None] * len(operands)
     for fixed in _points(op.reductions, extents):
         views = [_seen(op, i, operand, axes, fixed) for i, operand in enumerate(operands)]
+        if op.reductions and sums[-1] is None:
+            sums[op.inputs :] = [view.magnitude for view in views[op.inputs :]]
         seen = [replace(view, terms=terms) for view, terms in zip(views, sums, strict=True)]
         values = ChainMap(dict(zip(op.body.arguments, seen, strict=True)), dict(outer))
         results = _run_body(op, values, axes, fixed)
@@ -274,7 +289,7 @@ def _iterate(
         sums = [None] * op.inputs + [result.magnitude for result in results]
     if op.reductions:
         for output, terms in zip(views[op.inputs :], sums[op.inputs :], strict=True):
-            output.error[...] += op.rounding(extents, np.asarray(terms))
+            output.assign(output.widened(op.rounding(extents, np.asarray(terms))))
 
 
 def _run_body(

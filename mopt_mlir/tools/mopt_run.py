@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Sequence
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from mopt_mlir.tools.command_line import (
@@ -104,5 +105,10 @@ def _data(measured: Measurement) -> dict[str, Any]:
         "share_of_peak": measured.share_of_peak,
         "error": None
         if accuracy is None
-        else {"relative": accuracy.relative, "of_bound": accuracy.of_bound},
+        else {"relative": _finite(accuracy.relative), "of_bound": _finite(accuracy.of_bound)},
     }
+
+
+def _finite(number: float) -> float | None:
+    """JSON has no infinities, and nothing for what is no number."""
+    return number if isfinite(number) else None

@@ -296,7 +296,7 @@ def test_no_plan_is_told_once_as_without_candidates():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"candidates": 0}, "candidates=0: at least one is needed"),
+        ({"candidates": 0}, "candidates=0: not from 1 to 100"),
         ({"candidates": 5, "passes": "cse"}, "candidates=5 are plans for mopt-tile, which passes"),
     ],
 )

@@ -116,7 +116,7 @@ def test_wrong_result_is_marked_and_the_exit_code_says_so(
     def off_by_a_little(*arguments: Any) -> reference.Outcome:
         outcome = right(*arguments)
         return replace(
-            outcome, arguments=[replace(a, value=a.value + 1e-3) for a in outcome.arguments]
+            outcome, arguments=[a.map(lambda part: part + 1e-3) for a in outcome.arguments]
         )
 
     monkeypatch.setattr(reference, "evaluate", off_by_a_little)

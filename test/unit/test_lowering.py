@@ -497,10 +497,57 @@ def test_a_symbol_that_nobody_defines_is_refused():
         )
 
 
-@pytest.mark.parametrize("name", ["malloc", "free", "memcpy"])
+@pytest.mark.parametrize("name", ["malloc", "free", "memcpy", "exp", "tanhf", "fabs", "abs"])
 def test_functions_of_the_c_library_cannot_be_defined(name):
     with pytest.raises(UserError, match=rf"<text>:2:\d+: error: give @{name} another name: "):
         compile(f"\nfunc.func @{name}(%x: memref<4xf32>) {{ return }}", passes=NO_TILING)
+
+
+@pytest.mark.parametrize("operation", ["log1p", "expm1"])
+@pytest.mark.parametrize(("element", "digits"), [("f16", 1e-3), ("f32", 2e-7), ("f64", 4e-16)])
+def test_functions_that_are_nothing_near_zero_are_accurate(operation, element, digits):
+    """Which `log(1 + x)` and `exp(x) - 1` are not."""
+    kind = f"tensor<6x{element}>"
+    function = compile(
+        f"""func.func @f(%x: {kind}) -> {kind} {{
+          %0 = math.{operation} %x : {kind}
+          %1 = math.{operation} %0 : {kind}
+          return %0 : {kind}
+        }}""",
+        passes=NO_TILING,
+    )["f"]
+    dtype = {"f16": np.float16, "f32": F32, "f64": np.float64}[element]
+    x = np.array([1e-3, -2e-3, 1e-4, 0.5, -0.5, 2], dtype) * (1 if element == "f16" else 1e-3)
+    expected = getattr(np, operation)(x.astype(np.longdouble))
+    np.testing.assert_allclose(function(x.astype(dtype)), expected, rtol=digits)
+
+
+@pytest.mark.parametrize("buffer", ["", "%b: memref<?xf32>, "])
+def test_a_bit_that_is_returned_is_0_or_1(buffer):
+    """With a dynamic buffer through MLIR's C interface."""
+    function = compile(
+        f"""func.func @odd({buffer}%a: i8) -> i1 {{
+          %0 = arith.trunci %a : i8 to i1
+          return %0 : i1
+        }}""",
+        passes=NO_TILING,
+    )["odd"]
+    before = [np.zeros(1, F32)] if buffer else []
+    assert [function(*before, number) for number in (1, 2, 3, -2)] == [True, False, True, False]
+
+
+def test_what_upstream_would_abort_at_is_refused():
+    with pytest.raises(UserError, match=r"<text>:3:\d+: error: 'memref.expand_shape' leaves two"):
+        compile(
+            """
+            func.func @f(%x: memref<?xf32>, %a: index, %b: index, %y: memref<?x?xf32>) {
+              %0 = memref.expand_shape %x [[0, 1]] output_shape [%a, %b]
+                  : memref<?xf32> into memref<?x?xf32>
+              memref.copy %0, %y : memref<?x?xf32> to memref<?x?xf32>
+              return
+            }""",
+            passes=NO_TILING,
+        )
 
 
 @pytest.mark.parametrize("element", ["i4", "i24", "i128", "f80", "bf16"])

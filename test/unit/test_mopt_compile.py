@@ -120,12 +120,15 @@ def test_headers_compile_alone_twice_and_together(run, language):
 def test_names_in_headers_are_those_of_c_and_unique(run, language):
     buffer = "memref<1xf32>"
     names = ("%a.b", "%a_b", "%a$b", "%results", "%result0", "%int", "%-x", "%0")
+    names += ("%mopt_memref_1", "%int64_t")
     Path("names.mlir").write_text(
         f"func.func @f({', '.join(f'{name}: {buffer}' for name in names)}, %y: memref<?xf32>)\n"
         "    -> (f32, f32) {\n  %z = arith.constant 1.0 : f32\n  return %z, %z : f32, f32\n}\n"
         f"func.func @g({', '.join(f'{name}: {buffer}' for name in names)}) {{ return }}\n"
         "func.func @double(%x: f32) { return }\n"
         "func.func @main(%x: f32) { return }\n"
+        "func.func @int8_t(%x: f32) { return }\n"
+        "func.func @f_results(%x: f32) { return }\n"
         'func.func @"a*/ (b"(%x: f32) { return }\n'
     )
     assert run("names.mlir", "-o", "names.o", "--header", "names.h", "--machine", "haswell")[0] == 0

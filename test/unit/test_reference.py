@@ -507,6 +507,170 @@ def test_what_is_exactly_undefined_is_that(parse):
     assert np.isnan(result.value)
 
 
+def test_numbers_beyond_the_type_are_infinite_on_the_way(parse):
+    """In f32 the exponential is infinite and the quotient 0; in float64 they are not."""
+    expected, _ = elementwise(
+        parse,
+        """%0 = arith.constant dense<100.0> : T
+        %1 = math.exp %0 : T
+        %2 = arith.addf %1, %one : T
+        %r = arith.divf %one, %2 : T""",
+    )
+    assert (expected.value == 0).all()
+    assert (expected.error < 1e-44).all()
+
+
+def test_what_may_overflow_may_be_either(parse):
+    expected, _ = elementwise(
+        parse,
+        """%0 = arith.constant dense<6.55e+04> : T
+        %1 = arith.mulf %0, %one : T
+        %2 = arith.addf %1, %one : T
+        %r = arith.divf %one, %2 : T""",
+        element="f16",
+    )
+    assert (expected.low <= 0).all()
+    assert ((expected.low > -1e-7) & (expected.high < 1.6e-5)).all()
+    np.testing.assert_allclose(expected.value, 1 / 65505, rtol=1e-3)
+
+
+def test_sums_of_exponentials_are_positive_however_inexact(parse):
+    """The exponent may be off by more than 1, so that a symmetric error would reach below 0."""
+    expected, _ = elementwise(
+        parse,
+        """%k = arith.constant dense<1000.0> : T
+        %0 = arith.mulf %a, %k : T
+        %1 = arith.subf %0, %0 : T
+        %2 = math.exp %1 : T
+        %3 = arith.addf %2, %one : T
+        %r = arith.divf %one, %3 : T""",
+        element="f16",
+    )
+    assert (expected.error > 0.2).any()
+    assert ((expected.low >= 0) & (expected.high <= 1.01)).all()
+    np.testing.assert_allclose(expected.value, 0.5)
+
+
+def test_an_inexact_number_by_an_exact_zero(parse):
+    module = parse("""func.func @f(%x: f32, %zero: f32) -> f32 {
+        %0 = arith.mulf %x, %x : f32
+        %1 = arith.divf %0, %zero : f32
+        return %1 : f32
+      }""")
+    (result,) = evaluate(module, "f", [3.0, 0.0]).results
+    assert result.value == result.low == np.inf
+
+
+CONTRACTIONS = {
+    "captured": ("%p = arith.mulf %i, %alpha : f32", "%s = arith.addf %p, %o : f32", "%s"),
+    "yielded": ("%p = arith.mulf %i, %j : f32", "%s = arith.addf %p, %o : f32", "%p"),
+    "square": ("%p = arith.mulf %i, %i : f32", "%s = arith.addf %p, %o : f32", "%s"),
+    "other": ("%p = arith.mulf %i, %j : f32", "%s = arith.addf %p, %p : f32", "%s"),
+}
+
+
+@pytest.mark.parametrize("name", CONTRACTIONS)
+def test_bodies_that_only_look_like_products(parse, name):
+    first, second, yielded = CONTRACTIONS[name]
+    module = parse(f"""
+      func.func @f(%a: tensor<5xf32>, %alpha: f32, %b: tensor<5xf32>, %c: tensor<f32>)
+          -> tensor<f32> {{
+        %0 = linalg.generic {{indexing_maps = [affine_map<(n) -> (n)>, affine_map<(n) -> (n)>,
+            affine_map<(n) -> ()>], iterator_types = ["reduction"]}}
+            ins(%a, %b : tensor<5xf32>, tensor<5xf32>) outs(%c : tensor<f32>) {{
+          ^bb0(%i: f32, %j: f32, %o: f32):
+            {first}
+            {second}
+            linalg.yield {yielded} : f32
+        }} -> tensor<f32>
+        return %0 : tensor<f32>
+      }}""")
+    a, b = GENERATOR.standard_normal((2, 5))
+    expected = {
+        "captured": 7 + 3 * a.sum(),
+        "yielded": a[-1] * b[-1],
+        "square": 7 + (a * a).sum(),
+        "other": 2 * a[-1] * b[-1],
+    }
+    (result,) = evaluate(module, "f", [a, 3.0, b, 7.0]).results
+    np.testing.assert_allclose(result.value, expected[name])
+
+
+def test_integers_wrap_around_and_single_bits_are_signed(parse):
+    module = parse("""
+      func.func @f(%a: tensor<4xi8>, %b: tensor<4xi1>, %c: tensor<4xi1>)
+          -> (tensor<4xi8>, tensor<4xi32>, tensor<4xi1>, tensor<4xi1>, tensor<4xi1>) {
+        %k = arith.constant dense<100> : tensor<4xi8>
+        %0 = arith.muli %a, %k : tensor<4xi8>
+        %1 = arith.extsi %b : tensor<4xi1> to tensor<4xi32>
+        %2 = arith.addi %b, %c : tensor<4xi1>
+        %3 = arith.subi %b, %c : tensor<4xi1>
+        %4 = arith.cmpi slt, %b, %c : tensor<4xi1>
+        return %0, %1, %2, %3, %4
+            : tensor<4xi8>, tensor<4xi32>, tensor<4xi1>, tensor<4xi1>, tensor<4xi1>
+      }""")
+    a = np.array([1, 2, 3, -1], np.int8)
+    b, c = np.array([[0, 0, 1, 1], [0, 1, 0, 1]], bool)
+    results = [result.value.tolist() for result in evaluate(module, "f", [a, b, c]).results]
+    assert results == [
+        [100, -56, 44, -100],
+        [0, 0, -1, -1],
+        [False, True, True, False],
+        [False, True, True, False],
+        [False, False, True, False],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            """func.func private @g(f32) -> f32
+            func.func @f(%x: f32) {
+              %0 = call @g(%x) : (f32) -> f32
+              return
+            }""",
+            r"-:1:1: error: the reference does not know what function 'g' does: it has no body",
+        ),
+        (
+            """#a = affine_map<(i, j) -> (i)>
+            #b = affine_map<(i, j) -> (j)>
+            #c = affine_map<(i, j) -> (i + j)>
+            func.func @f(%x: memref<4xf32>, %w: memref<2xf32>, %y: memref<5xf32>) {
+              linalg.generic {indexing_maps = [#a, #b, #c],
+                  iterator_types = ["parallel", "parallel"]}
+                  ins(%x, %w : memref<4xf32>, memref<2xf32>) outs(%y : memref<5xf32>) {
+                ^bb0(%i: f32, %j: f32, %o: f32):
+                  %0 = arith.mulf %i, %j : f32
+                  %1 = arith.addf %0, %o : f32
+                  linalg.yield %1 : f32
+              }
+              return
+            }""",
+            r"-:5:\d+: error: the reference does not know 'linalg.generic'",
+        ),
+    ],
+)
+def test_what_it_would_get_wrong_is_refused(parse, text, message):
+    module = parse(text)
+    arguments = [np.zeros(4), np.zeros(2), np.zeros(5)] if "%y" in text else [1.0]
+    with pytest.raises(UserError, match=message):
+        evaluate(module, "f", arguments)
+
+
+def test_bodies_without_locations_have_that_of_their_operation(parse):
+    types = "memref<1x4x4x1xi8>, memref<2x2xi8>", "memref<1x3x3x1xi8>"
+    module = parse(f"""func.func @f(%x: memref<1x4x4x1xi8>, %w: memref<2x2xi8>, %y: {types[1]}) {{
+        linalg.pooling_nhwc_max_unsigned ins(%x, %w : {types[0]}) outs(%y : {types[1]})
+        return
+      }}""")
+    arrays = [np.zeros(shape, np.int8) for shape in ((1, 4, 4, 1), (2, 2), (1, 3, 3, 1))]
+    with pytest.raises(
+        UserError, match=r"-:2:\d+: error: the reference does not know 'arith.maxui'"
+    ):
+        evaluate(module, "f", arrays)
+
+
 MATVEC = "linalg.matvec ins(%m, %v : memref<2x3xf32>, memref<3xf32>) outs(%o : memref<2xf32>)"
 
 

@@ -1,0 +1,77 @@
+"""The C library in generated code: which of its functions keep their names to themselves, and those
+that have to be called since MLIR would approximate them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mopt_mlir.bindings import bindings_of
+from mopt_mlir.diagnostics import UserError, describe
+from mopt_mlir.lowering.functions import functions_of, name_of
+from mopt_mlir.lowering.operations import find
+
+_MEMORY = frozenset(("malloc", "free", "memcpy", "memmove", "memset"))
+"""What generated code calls."""
+
+_MATH = """
+acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh erf erfc exp exp10 exp2 expm1
+fabs fdim floor fma fmax fmin fmod frexp hypot ilogb ldexp lgamma llrint llround log log10 log1p
+log2 logb lrint lround modf nearbyint nextafter pow remainder remquo rint round roundeven scalbln
+scalbn sin sincos sinh sqrt tan tanh tgamma trunc
+"""
+_INTEGERS = "abs labs llabs ffs ffsl ffsll isascii isdigit toascii putchar"
+_KNOWN = frozenset(
+    (*_INTEGERS.split(), *(name + kind for name in _MATH.split() for kind in ("", "f", "l")))
+)
+"""What LLVM takes for the C library's, whoever defines it: it computes calls with constants."""
+
+_ACCURATE = {"math.expm1": "expm1", "math.log1p": "log1p"}
+"""MLIR makes `exp(x) - 1` and `log(1 + x)` of these, which near 0 have no correct digit."""
+
+
+def check_names(module: Any) -> None:
+    """Raise UserError for a function that has the name of one of the C library."""
+    for function in functions_of(module):
+        name = name_of(function)
+        if name in _MEMORY:
+            reason = "generated code calls the C library's function"
+        elif name in _KNOWN:
+            reason = "LLVM takes it for the C library's function"
+        else:
+            continue
+        raise UserError(f"give @{name} another name: {reason}", describe(function.location))
+
+
+def call_accurate_functions(module: Any) -> None:
+    """Replace operations on scalars that MLIR would approximate by calls of the C library."""
+    bindings = bindings_of(module)
+    ir, declared = bindings.ir, set()
+    for operation in find(module, *_ACCURATE):
+        type_ = operation.results[0].type
+        if isinstance(type_, ir.ShapedType):
+            continue
+        with module.context, ir.InsertionPoint(operation), operation.location:
+            narrow = type_.width < 32  # the library has nothing for these
+            wide = ir.F32Type.get() if narrow else type_
+            name = _ACCURATE[operation.name] + ("f" if wide.width == 32 else "")
+            argument = operation.operands[0]
+            if narrow:
+                argument = bindings.arith.extf(wide, argument)
+            result = bindings.func.CallOp([wide], name, [argument]).result
+            if narrow:
+                result = bindings.arith.truncf(type_, result)
+        operation.results[0].replace_all_uses_with(result)
+        operation.erase()
+        declared.add((name, wide))
+    for name, wide in sorted(declared, key=lambda pair: pair[0]):
+        _declare(bindings, module, name, wide)
+
+
+def _declare(bindings: Any, module: Any, name: str, type_: Any) -> None:
+    ir = bindings.ir
+    if name in ir.SymbolTable(module):
+        return
+    block = module.regions[0].blocks[0]
+    with module.context, ir.Location.unknown(), ir.InsertionPoint.at_block_begin(block):
+        signature = ir.FunctionType.get([type_], [type_])
+        bindings.func.FuncOp(name, signature, visibility="private")
