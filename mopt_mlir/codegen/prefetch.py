@@ -207,7 +207,8 @@ class InputPrefetch:
 
 
 def steps_within(cycles: int, kernel: Microkernel) -> int:
-    """Outer products of `kernel` that take so many cycles, on a core of today that computes."""
+    """Outer products of `kernel` that take so many cycles, if a core starts two multiply-adds in
+    each. (Zen 4 starts one of 512 bits, so that it takes twice as long.)"""
     registers = prod(kernel.tile.values()) // kernel.vector
     return cycles // max(registers // FMA_PER_CYCLE, _FMA_LATENCY)
 
