@@ -29,7 +29,7 @@ NEAR_CYCLES = 90
 with 110; without any, the core waits for every row that it reads from L2, up to 10% of the time."""
 
 FMA_PER_CYCLE = 2
-"""What distances in cycles are reckoned with on every machine: code generation knows the plan only."""
+"""Reckoned with on every machine: code generation knows nothing but the plan."""
 
 AT_ONCE = 24
 """Lines at most that are asked for at once: we take it for what a core waits for at the same time.
