@@ -2,13 +2,14 @@
 
 import itertools
 import math
+import random
 
 import numpy as np
 import pytest
 
 from mopt_mlir import UserError
 from mopt_mlir.bindings import bindings
-from mopt_mlir.reference import evaluate, flops_of
+from mopt_mlir.reference import NotInReferenceError, evaluate, flops_of
 
 GENERATOR = np.random.default_rng(0)
 
@@ -669,6 +670,69 @@ def test_bodies_without_locations_have_that_of_their_operation(parse):
         UserError, match=r"-:2:\d+: error: the reference does not know 'arith.maxui'"
     ):
         evaluate(module, "f", arrays)
+
+
+UNARY = {
+    "arith.negf": np.negative, "math.absf": np.abs, "math.atan": np.arctan, "math.cbrt": np.cbrt,
+    "math.ceil": np.ceil, "math.cos": np.cos, "math.exp": np.exp, "math.expm1": np.expm1,
+    "math.floor": np.floor, "math.log": np.log, "math.log1p": np.log1p, "math.roundeven": np.rint,
+    "math.rsqrt": lambda a: a.dtype.type(1) / np.sqrt(a), "math.sin": np.sin, "math.sqrt": np.sqrt,
+    "math.tanh": np.tanh, "math.trunc": np.trunc,
+}  # fmt: skip
+
+BINARY = {
+    "arith.addf": np.add, "arith.subf": np.subtract, "arith.mulf": np.multiply,
+    "arith.divf": np.divide, "arith.maximumf": np.maximum, "arith.minimumf": np.minimum,
+}  # fmt: skip
+
+
+def random_program(generator, tensor, values):
+    """The text of some operations on `values`, arrays by name, to which their results are added as
+    numpy has them, which rounds to the type of its operands each time."""
+    lines = []
+    for number in range(generator.randint(2, 8)):
+        name, kind = f"%v{number}", generator.random()
+        a, b, c, d = generator.choices(list(values), k=4)
+        if kind < 0.4:
+            operation = generator.choice(list(UNARY))
+            lines.append(f"{name} = {operation} {a} : {tensor}")
+            values[name] = UNARY[operation](values[a])
+        elif kind < 0.9:
+            operation = generator.choice(list(BINARY))
+            lines.append(f"{name} = {operation} {a}, {b} : {tensor}")
+            values[name] = BINARY[operation](values[a], values[b])
+        else:
+            lines.append(f"%c{number} = arith.cmpf ogt, {a}, {b} : {tensor}")
+            lines.append(f"{name} = arith.select %c{number}, {c}, {d} : tensor<50xi1>, {tensor}")
+            values[name] = np.where(values[a] > values[b], values[c], values[d])
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize("element", ["f16", "f32", "f64"])
+@pytest.mark.parametrize("seed", range(20))
+def test_random_programs_end_up_between_the_limits(parse, element, seed):
+    generator, tensor = random.Random(f"{element}{seed}"), f"tensor<50x{element}>"
+    dtype = {"f16": np.float16, "f32": np.float32, "f64": np.float64}[element]
+    scale = generator.choice([1, 1, 10, 1e-3, 300])
+    numbers = scale * np.random.default_rng(seed).standard_normal((2, 50))
+    arguments = dict(zip(("%a", "%b"), numbers.astype(dtype), strict=True))
+    values = dict(arguments)
+    with np.errstate(all="ignore"):
+        text = random_program(generator, tensor, values)
+        module = parse(f"""func.func @f(%a: {tensor}, %b: {tensor}) -> {tensor} {{
+          {text}
+          return {list(values)[-1]} : {tensor}
+        }}""")
+        try:
+            (expected,) = evaluate(module, "f", list(arguments.values())).results
+        except NotInReferenceError as refused:
+            assert "cannot bound the error" in str(refused)
+            return
+        result = list(values.values())[-1]
+        inside = (expected.low <= result) & (result <= expected.high)
+        same = (result == expected.value.astype(dtype)) | np.isnan(result + expected.value)
+    assert result.dtype == dtype
+    assert (inside | same).all()
 
 
 MATVEC = "linalg.matvec ins(%m, %v : memref<2x3xf32>, memref<3xf32>) outs(%o : memref<2xf32>)"
