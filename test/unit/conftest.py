@@ -5,9 +5,20 @@ import sys
 import tempfile
 from pathlib import Path
 
+import pytest
+
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # benchmarks: workloads to check
 
 # Neither plans nor calibrations of the user reach a test, nor those of a test the user. Set before
 # anything is imported, and inherited by the tools that tests start.
 _CACHES = tempfile.TemporaryDirectory(prefix="mopt-test-")
 os.environ["MOPT_CACHE_DIR"] = _CACHES.name
+
+
+@pytest.fixture
+def parse():
+    """Parse MLIR; the context lives as long as the test."""
+    from mopt_mlir.bindings import bindings
+
+    context = bindings().ir.Context()
+    return lambda text: bindings().ir.Module.parse(text, context).operation
