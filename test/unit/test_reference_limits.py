@@ -240,27 +240,48 @@ def test_sums_of_inexact_numbers_in_another_order(parse):
     assert expected.error < 1e-3 * expected.value
 
 
-def test_errors_of_one_product_are_operands_of_the_next(parse):
+def test_small_numbers_may_be_added_to_a_large_one(parse):
+    """In f16, one by one, they are lost, but not if the large one comes last."""
+    module = parse("""
+      func.func @f(%a: tensor<1000xf16>, %c: tensor<f16>) -> tensor<f16> {
+        %0 = linalg.reduce { arith.addf } ins(%a : tensor<1000xf16>) outs(%c : tensor<f16>)
+            dimensions = [0]
+        return %0 : tensor<f16>
+      }""")
+    a = np.append(np.full(999, 2.0**-12, np.float16), np.float16(1))
+    (expected,) = evaluate(module, "f", [a, np.float16(0)]).results
+    assert expected.value == 1 + 999 * 2.0**-12
+    assert expected.low <= 1
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_errors_of_one_product_are_operands_of_the_next(parse, side):
     """In f16, so that the errors of the first are most of what the second has."""
-    shapes = [(16, 200), (200, 30), (16, 30), (30, 4), (16, 4)]
+    shapes = [(16, 200), (200, 30), (16, 30)]
+    shapes += [(30, 4), (16, 4)] if side == "left" else [(4, 16), (4, 30)]
     a, b, c, d, e = (f"tensor<{m}x{n}xf16>" for m, n in shapes)
-    module = parse(
-        f"""
+    operands = f"%0, %d : {c}, {d}" if side == "left" else f"%d, %0 : {d}, {c}"
+    module = parse(f"""
       func.func @f(%a: {a}, %b: {b}, %c: {c}, %d: {d}, %e: {e}) -> {e} {{
         %0 = linalg.matmul ins(%a, %b : {a}, {b}) outs(%c : {c}) -> {c}
-        %1 = linalg.matmul ins(%0, %d : {c}, {d}) outs(%e : {e}) -> {e}
+        %1 = linalg.matmul ins({operands}) outs(%e : {e}) -> {e}
         return %1 : {e}
-      }}"""
-    )
+      }}""")
     arguments = [GENERATOR.standard_normal(shape).astype(np.float16) for shape in shapes]
     (expected,) = evaluate(module, "f", arguments).results
+
+    def product(first, second):
+        return first @ second if side == "left" else second @ first
+
     x, y, z, v, w = (argument.astype(float) for argument in arguments)
     first = x @ y + z
-    np.testing.assert_allclose(expected.value, first @ v + w, rtol=1e-12)
+    np.testing.assert_allclose(expected.value, product(first, v) + w, rtol=1e-12)
     off = 2**-11 * 201 * (np.abs(x) @ np.abs(y) + np.abs(z))
-    assert (expected.error > off @ np.abs(v)).all()
-    assert (expected.error < 4 * (off @ np.abs(v) + 31 * 2**-11 * (first @ v + 1))).all()
-    rounded = (arguments[0] @ arguments[1] + arguments[2]) @ arguments[3] + arguments[4]
+    least, own = product(off, np.abs(v)), product(np.abs(first), np.abs(v)) + np.abs(w)
+    assert (expected.error > least).all()
+    assert (expected.error < 4 * (least + 31 * 2**-11 * own)).all()
+    x, y, z, v, w = arguments
+    rounded = product(x @ y + z, v) + w
     assert (np.abs(rounded - expected.value) <= expected.error).all()
 
 
