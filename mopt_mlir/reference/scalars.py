@@ -84,10 +84,17 @@ def _fused(a: Numbers, b: Numbers, c: Numbers) -> Numbers:
 
 def _quotient(a: Numbers, b: Numbers) -> Numbers:
     """Anything where the divisor may be 0 or not."""
-    found = _monotone(np.divide)(a, b)
-    any_ = b.unsure & (b.low <= 0) & (b.high >= 0)
-    low, high = np.where(any_, -np.inf, found.low), np.where(any_, np.inf, found.high)
-    return Numbers(found.value, low, high)
+    return _anything(b.unsure & (b.low <= 0) & (b.high >= 0), _monotone(np.divide)(a, b))
+
+
+def _power(a: Numbers, b: Numbers) -> Numbers:
+    """Anything where the sign of the base is open, or that of a negative one's power."""
+    return _anything((a.unsure | b.unsure) & (a.low < 0), _monotone(np.power)(a, b))
+
+
+def _anything(where: Array, numbers: Numbers) -> Numbers:
+    low, high = np.where(where, -np.inf, numbers.low), np.where(where, np.inf, numbers.high)
+    return Numbers(numbers.value, low, high)
 
 
 def _extreme(function: Callable[..., Array]) -> Rule:
@@ -178,7 +185,7 @@ _LIBRARY: Mapping[str, Rule] = {
     "math.log10": _monotone(np.log10),
     "math.log1p": _monotone(np.log1p),
     "math.log2": _monotone(np.log2),
-    "math.powf": _monotone(np.power),
+    "math.powf": _power,
     "math.rsqrt": _monotone(lambda a: 1 / np.sqrt(a)),
     "math.sin": _wave(np.sin),
     "math.sqrt": _monotone(np.sqrt),

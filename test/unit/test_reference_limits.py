@@ -309,6 +309,7 @@ def test_errors_move_with_the_numbers(parse):
         "%2 = arith.divf %x, %1 : f32",
         "%2 = math.log %1 : f32",
         "%2 = math.rsqrt %1 : f32",
+        "%2 = math.powf %1, %x : f32",
     ],
 )
 def test_what_may_be_undefined_has_no_bound(parse, body):
