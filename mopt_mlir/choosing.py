@@ -21,6 +21,7 @@ from mopt_mlir.isolation import ENTRY, isolate
 from mopt_mlir.normal_form import normalise
 from mopt_mlir.plan import Plan
 from mopt_mlir.planning import convolutions
+from mopt_mlir.problem import NoPlanError, Problem
 from mopt_mlir.solver.cache import PlanCache, version
 from mopt_mlir.solving import Request, key_of, solve_candidates
 
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from mopt_mlir.lowering.function import Function
     from mopt_mlir.lowering.target import Target
     from mopt_mlir.machine import Machine
-    from mopt_mlir.problem import Problem
     from mopt_mlir.trial import Times
 
 _SOURCES = ("**/*.py",)
@@ -102,7 +102,7 @@ class _Chooser:
             return kept
         try:
             plans, best = solve_candidates(problem, self.machine, request, self.options.candidates)
-        except ValueError:
+        except NoPlanError:
             return None
         if shortfall := best.shortfall(request):
             emit("remark", convolution.operation.location, shortfall)

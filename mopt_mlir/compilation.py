@@ -65,7 +65,7 @@ def lower_module(module: Any, options: CompileOptions) -> LoweredModule:
     Raises UserError, or Failure after diagnostics.
     """
     from mopt_mlir.lowering.entries import entry_functions, read_entry
-    from mopt_mlir.lowering.functions import functions_of, name_of
+    from mopt_mlir.lowering.func_ops import functions_of, name_of
     from mopt_mlir.lowering.requirements import requirements
     from mopt_mlir.pass_registry import create
 
@@ -99,7 +99,7 @@ def load_module(source: Any) -> Any:
 
 def keep_only(name: str, module: Any) -> None:
     """Erase what the public function `name` does not need; nothing if there is no such function."""
-    from mopt_mlir.lowering.functions import functions_of, is_public, name_of
+    from mopt_mlir.lowering.func_ops import VISIBILITY, functions_of, is_public, name_of
 
     public = [function for function in functions_of(module) if is_public(function)]
     if name not in map(name_of, public):
@@ -107,7 +107,7 @@ def keep_only(name: str, module: Any) -> None:
     private = bindings_of(module).ir.StringAttr.get("private", module.context)
     for function in public:
         if name_of(function) != name:
-            function.attributes["sym_visibility"] = private
+            function.attributes[VISIBILITY] = private
     run_passes(module, "symbol-dce")
 
 
@@ -136,7 +136,7 @@ def _name_parameters(module: Any, lines: list[str]) -> None:
     where they stand."""
     from mopt_mlir.diagnostics import kind_of
     from mopt_mlir.lowering.entries import NAME
-    from mopt_mlir.lowering.functions import (
+    from mopt_mlir.lowering.func_ops import (
         argument_attributes,
         functions_of,
         set_argument_attributes,

@@ -18,6 +18,7 @@ from mopt_mlir.problem import (
     Dim,
     ElementType,
     LinearForm,
+    NoPlanError,
     Problem,
     Role,
     Tensor,
@@ -83,7 +84,7 @@ def extract(operation: Any, bindings: Bindings) -> Convolution:
     problem = _problem(operation, types, ElementType(elements.pop()), bindings)
     try:
         problem.check_size()
-    except ValueError as error:
+    except NoPlanError as error:
         raise UnsupportedError(str(error)) from None
     output = operation.operands[2]
     initializer = initializer_of(operation, output, problem, on_tensors, bindings)

@@ -83,9 +83,8 @@ class _Walk:
     def __init__(self, problem: Problem, plan: Plan, constant_weights: bool) -> None:
         self.problem, self.plan = problem, plan
         self.sizes = dict(problem.extents)
-        self.ways = prod(plan.parallel.values())
-        done = plan.packing == "none" or (constant_weights and plan.packing == "whole")
-        self.packs = not done
+        self.ways = plan.cores
+        self.packs = plan.packs(constant_weights=constant_weights)
 
     def nest(self) -> LoopNest:
         kernel = self.plan.microkernel

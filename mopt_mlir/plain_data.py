@@ -14,11 +14,15 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
+class DataError(ValueError):
+    """Data is not what it should be; says which field, and how."""
+
+
 @dataclass(frozen=True)
 class Record:
     """A dictionary by the name of `what`, whose own `path` is empty or ends in a dot.
 
-    Whatever reads a field raises ValueError, with the path to it, if it is missing or of another
+    Whatever reads a field raises DataError, with the path to it, if it is missing or of another
     kind.
     """
 
@@ -28,15 +32,15 @@ class Record:
 
     @staticmethod
     def of(data: Any, known: Sequence[str], what: str, path: str = "") -> Record:
-        """`data` as a record. Raises ValueError if it is none, or has a field that is not known."""
+        """`data` as a record. Raises DataError if it is none, or has a field that is not known."""
         if not isinstance(data, Mapping):
             where = f"{path.rstrip('.')} = {data!r}" if path else what
-            raise ValueError(f"{where} is not a dictionary")
+            raise DataError(f"{where} is not a dictionary")
         for name in data:
             if name not in known:
                 close = get_close_matches(str(name), known, 1)
                 hint = f"did you mean '{close[0]}'?" if close else f"known: {', '.join(known)}"
-                raise ValueError(f"{what} has no field '{path}{name}'; {hint}")
+                raise DataError(f"{what} has no field '{path}{name}'; {hint}")
         return Record(data, what, path)
 
     def __contains__(self, name: str) -> bool:
@@ -54,7 +58,7 @@ class Record:
     def truth(self, name: str) -> bool:
         value, path = self._field(name)
         if not isinstance(value, bool):
-            raise ValueError(f"{path} = {value!r} is neither true nor false")
+            raise DataError(f"{path} = {value!r} is neither true nor false")
         return value
 
     def texts(self, name: str) -> tuple[str, ...]:
@@ -86,36 +90,36 @@ class Record:
     def _field(self, name: str) -> tuple[Any, str]:
         """What stands there, and the path to it."""
         if name not in self.data:
-            raise ValueError(f"{self.what} lacks '{self.path}{name}'")
+            raise DataError(f"{self.what} lacks '{self.path}{name}'")
         return self.data[name], f"{self.path}{name}"
 
 
 def _text(value: Any, path: str) -> str:
     if not isinstance(value, str):
-        raise ValueError(f"{path} = {value!r} is not a text")
+        raise DataError(f"{path} = {value!r} is not a text")
     return value
 
 
 def _integer(value: Any, path: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
-        raise ValueError(f"{path} = {value!r} is not an integer")
+        raise DataError(f"{path} = {value!r} is not an integer")
     return value
 
 
 def _number(value: Any, path: str) -> float:
     if not isinstance(value, int | float) or isinstance(value, bool):
-        raise ValueError(f"{path} = {value!r} is not a number")
+        raise DataError(f"{path} = {value!r} is not a number")
     return value  # 1 is to come back as 1
 
 
 def _items(value: Any, path: str) -> list[tuple[Any, str]]:
     """The items of a list, each with the path to it."""
     if not isinstance(value, list | tuple):
-        raise ValueError(f"{path} = {value!r} is not a list")
+        raise DataError(f"{path} = {value!r} is not a list")
     return [(item, f"{path}[{i}]") for i, item in enumerate(value)]
 
 
 def _by_name(read: Callable[[Any, str], T], value: Any, path: str) -> dict[str, T]:
     if not isinstance(value, Mapping):
-        raise ValueError(f"{path} = {value!r} is not a dictionary")
+        raise DataError(f"{path} = {value!r} is not a dictionary")
     return {str(name): read(item, f"{path}[{name}]") for name, item in value.items()}

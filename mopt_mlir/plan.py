@@ -13,7 +13,7 @@ from math import inf, prod
 from typing import Any
 
 from mopt_mlir.machine.machine import PREFETCH_LEVELS
-from mopt_mlir.plain_data import Record
+from mopt_mlir.plain_data import DataError, Record
 from mopt_mlir.problem import Problem, Tensor
 
 LEVELS = ("L3", "L2", "L1")
@@ -112,6 +112,20 @@ class Plan:
     prefetch: str = "L1"
     prediction: Prediction | None = None
 
+    @property
+    def cores(self) -> int:
+        """The cores that share the work."""
+        return prod(self.parallel.values())
+
+    def packs(self, *, constant_weights: bool) -> bool:
+        """Whether weights are packed at run time: constant ones that are packed as a whole lie in
+        panels already."""
+        return self.packing != "none" and not (constant_weights and self.packing == "whole")
+
+    def packed_block(self, problem: Problem) -> Mapping[str, int]:
+        """The sizes of what is packed at once; all of `problem` if that is in front of the nest."""
+        return {level.name: level.tile for level in self.levels}.get(self.packing, problem.extents)
+
     def core_tile(self, dim: str, extent: int) -> int:
         """Elements of `dim` in one core's share of the outermost tile, in whole register tiles."""
         tile = min(self.levels[0].tile[dim], extent) if self.levels else extent
@@ -120,19 +134,19 @@ class Plan:
         return tile if ways == 1 else -(-tile // (ways * unit)) * unit
 
     def check(self, problem: Problem) -> None:
-        """Raise ValueError, naming the field, where this plan does not fit `problem`."""
+        """Raise DataError, naming the field, where this plan does not fit `problem`."""
         _check_microkernel(self.microkernel, problem)
         if self.threads < 1:
-            raise ValueError(f"threads = {self.threads} is not positive")
+            raise DataError(f"threads = {self.threads} is not positive")
         _check_sizes("parallel", self.parallel, set(problem.parallel_dims))
-        if prod(self.parallel.values()) > self.threads:
-            raise ValueError(f"parallel needs more than threads = {self.threads}")
+        if self.cores > self.threads:
+            raise DataError(f"parallel needs more than threads = {self.threads}")
         self._check_memory(problem)
         level_names = [level.name for level in self.levels]
         if level_names != [name for name in LEVELS if name in level_names]:
-            raise ValueError(f"levels must be a subset of {', '.join(LEVELS)} in that order")
+            raise DataError(f"levels must be a subset of {', '.join(LEVELS)} in that order")
         if self.packing in LEVELS and self.packing not in level_names:
-            raise ValueError(f"packing at {self.packing}, which is not a level of the plan")
+            raise DataError(f"packing at {self.packing}, which is not a level of the plan")
         outer: Mapping[str, int] = problem.extents
         for level in self.levels:
             _check_level(level, outer, self.microkernel, problem)
@@ -143,15 +157,15 @@ class Plan:
     def _check_memory(self, problem: Problem) -> None:
         lanes = self.microkernel.lanes
         if self.packing not in PACKINGS:
-            raise ValueError(f"packing is '{self.packing}', not one of {', '.join(PACKINGS)}")
+            raise DataError(f"packing is '{self.packing}', not one of {', '.join(PACKINGS)}")
         if self.prefetch not in PREFETCH_LEVELS:
             levels = ", ".join(PREFETCH_LEVELS)
-            raise ValueError(f"prefetch is '{self.prefetch}', not one of {levels}")
+            raise DataError(f"prefetch is '{self.prefetch}', not one of {levels}")
         by_channel = lanes not in problem.input.dims
         if by_channel and self.packing == "none" and not problem.weights.runs_along(lanes):
-            raise ValueError(f"packing is 'none', but '{lanes}' is not contiguous in the weights")
+            raise DataError(f"packing is 'none', but '{lanes}' is not contiguous in the weights")
         if self.nontemporal and not streams_whole_vectors(problem.output, self.microkernel):
-            raise ValueError(
+            raise DataError(
                 f"nontemporal stores need whole vectors of '{lanes}' that are contiguous in the "
                 "output, and aligned in every row of it"
             )
@@ -192,7 +206,7 @@ class Plan:
 
     @staticmethod
     def from_dict(data: Mapping[str, Any]) -> Plan:
-        """The inverse of `as_dict`. Raises ValueError, naming the field, for one that is missing,
+        """The inverse of `as_dict`. Raises DataError, naming the field, for one that is missing,
         unknown or of the wrong kind."""
         plan = Record.of(data, _names(Plan), "the plan")
         kernel = plan.record("microkernel", _names(Microkernel))
@@ -282,33 +296,33 @@ def lies_in_rows(problem: Problem, kernel: Microkernel) -> bool:
 def _check_microkernel(kernel: Microkernel, problem: Problem) -> None:
     lanes, width, element = kernel.lanes, kernel.extent(kernel.lanes), problem.output.element
     if lanes not in problem.parallel_dims:
-        raise ValueError(f"microkernel.lanes is '{lanes}', not an output dim")
+        raise DataError(f"microkernel.lanes is '{lanes}', not an output dim")
     if lanes in problem.input.dims and not problem.input.runs_along(lanes):
-        raise ValueError(f"microkernel.lanes is '{lanes}', which is not contiguous in the input")
+        raise DataError(f"microkernel.lanes is '{lanes}', which is not contiguous in the input")
     if {lanes} <= problem.input.dims & problem.weights.dims and not problem.weights.runs_along(
         lanes
     ):
-        raise ValueError(f"microkernel.lanes is '{lanes}', which is not contiguous in the weights")
+        raise DataError(f"microkernel.lanes is '{lanes}', which is not contiguous in the weights")
     _check_sizes("microkernel.tile", kernel.tile, set(problem.parallel_dims))
     widest = WIDEST_VECTOR_BYTES // element.size
     if kernel.vector not in [1 << i for i in range(widest.bit_length())]:
-        raise ValueError(
+        raise DataError(
             f"microkernel.vector = {kernel.vector} is not a power of two up to {widest}, "
             f"the {element.value} elements of the widest vector register"
         )
     if width % kernel.vector:
-        raise ValueError(
+        raise DataError(
             f"microkernel.tile[{lanes}] = {width} "
             f"is not a multiple of the vector length {kernel.vector}"
         )
     accumulators = prod(kernel.tile.values()) // kernel.vector
     if accumulators > MOST_ACCUMULATORS:
-        raise ValueError(
+        raise DataError(
             f"microkernel.tile needs {accumulators} accumulators; at most {MOST_ACCUMULATORS} "
             "are generated, and no more than there are vector registers make sense"
         )
     if sorted(kernel.reduction) != sorted(problem.reduction_dims):
-        raise ValueError(f"microkernel.reduction must order {', '.join(problem.reduction_dims)}")
+        raise DataError(f"microkernel.reduction must order {', '.join(problem.reduction_dims)}")
 
 
 def _check_level(
@@ -316,16 +330,16 @@ def _check_level(
 ) -> None:
     """Every dim has a place in the order, and a tile inside `outer` of whole register tiles."""
     if sorted(level.order) != sorted(problem.names):
-        raise ValueError(f"{level.name}.order must name each of {', '.join(problem.names)}")
+        raise DataError(f"{level.name}.order must name each of {', '.join(problem.names)}")
     _check_sizes(f"{level.name}.tile", level.tile, set(problem.names))
     if lacking := [dim for dim in problem.names if dim not in level.tile]:
-        raise ValueError(f"{level.name}.tile lacks {', '.join(lacking)}")
+        raise DataError(f"{level.name}.tile lacks {', '.join(lacking)}")
     for dim in problem.names:
         size, unit = level.tile[dim], kernel.extent(dim)
         if not 1 <= size <= outer[dim]:
-            raise ValueError(f"{level.name}.tile[{dim}] = {size} is not in [1, {outer[dim]}]")
+            raise DataError(f"{level.name}.tile[{dim}] = {size} is not in [1, {outer[dim]}]")
         if size % unit and size != problem.extent(dim):
-            raise ValueError(
+            raise DataError(
                 f"{level.name}.tile[{dim}] = {size} is neither the whole extent "
                 f"nor a multiple of the register tile's {unit}"
             )
@@ -334,6 +348,6 @@ def _check_level(
 def _check_sizes(what: str, sizes: Mapping[str, int], allowed: set[str]) -> None:
     for dim, size in sizes.items():
         if dim not in allowed:
-            raise ValueError(f"{what} names '{dim}'; allowed: {', '.join(sorted(allowed))}")
+            raise DataError(f"{what} names '{dim}'; allowed: {', '.join(sorted(allowed))}")
         if size < 1:
-            raise ValueError(f"{what}[{dim}] = {size} is not positive")
+            raise DataError(f"{what}[{dim}] = {size} is not positive")

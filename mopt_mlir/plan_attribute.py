@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mopt_mlir.bindings import Bindings
+from mopt_mlir.plain_data import DataError
 from mopt_mlir.plan import Plan
 
 NAME = "mopt.plan"
@@ -21,13 +22,13 @@ def attach(operation: Any, plan: Plan, bindings: Bindings) -> None:
 def attached(operation: Any, bindings: Bindings) -> Plan | None:
     """The plan that `operation` carries, or None.
 
-    Raises ValueError, naming what is missing or of the wrong kind, if the attribute is no plan.
+    Raises DataError, naming what is missing or of the wrong kind, if the attribute is no plan.
     """
     if NAME not in operation.attributes:
         return None
     attribute = operation.attributes[NAME]
     if not isinstance(attribute, bindings.ir.DictAttr):
-        raise ValueError("the plan is not a dictionary attribute")
+        raise DataError("the plan is not a dictionary attribute")
     return Plan.from_dict(_data(attribute, bindings))
 
 
@@ -51,11 +52,11 @@ def _data(attribute: Any, bindings: Bindings) -> Any:
     if isinstance(attribute, ir.BoolAttr):
         return bool(attribute.value)
     if isinstance(attribute, ir.IntegerAttr) and getattr(attribute.type, "width", 0) > MOST_BITS:
-        raise ValueError(f"the plan holds {attribute}; its integers have at most {MOST_BITS} bits")
+        raise DataError(f"the plan holds {attribute}; its integers have at most {MOST_BITS} bits")
     if isinstance(attribute, (ir.StringAttr, ir.IntegerAttr, ir.FloatAttr)):
         return attribute.value
     if isinstance(attribute, ir.DictAttr):
         return {item.name: _data(item.attr, bindings) for item in attribute}
     if isinstance(attribute, ir.ArrayAttr):
         return [_data(item, bindings) for item in attribute]
-    raise ValueError(f"the plan holds {attribute}, which is no number, text, list or dictionary")
+    raise DataError(f"the plan holds {attribute}, which is no number, text, list or dictionary")

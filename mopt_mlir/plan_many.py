@@ -12,7 +12,7 @@ from mopt_mlir.compilation import errors_raised, load_module
 from mopt_mlir.diagnostics import Failure, UserError, describe, emit
 from mopt_mlir.machine import Machine, resolve
 from mopt_mlir.operators import Operator, is_list, operators_of, read_list
-from mopt_mlir.problem import Problem
+from mopt_mlir.problem import NoPlanError, Problem
 from mopt_mlir.solver.cache import PlanCache, version
 from mopt_mlir.solving import GAP, TIME_LIMIT, Request, Solution, look_up, solve_anew, store
 
@@ -132,7 +132,7 @@ def work(number: int, task: Task) -> tuple[int, Outcome]:
         )
     try:
         return number, solve_anew(task.problem, task.machine, task.request)
-    except ValueError as error:
+    except NoPlanError as error:
         return number, str(error)
 
 

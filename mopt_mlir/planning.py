@@ -13,9 +13,10 @@ from mopt_mlir.extract import Convolution, UnsupportedError, extract, indexing_m
 from mopt_mlir.machine import Machine
 from mopt_mlir.normal_form import normalise
 from mopt_mlir.pass_base import PassFailure
+from mopt_mlir.plain_data import DataError
 from mopt_mlir.plan import Plan
 from mopt_mlir.planned import PlannedConvolution
-from mopt_mlir.problem import Problem
+from mopt_mlir.problem import NoPlanError, Problem
 from mopt_mlir.solver.cache import PlanCache
 from mopt_mlir.solving import Request, Solution, solve
 
@@ -57,7 +58,7 @@ class Planner:
             plan = plan_attribute.attached(operation, self.bindings)
             if plan is not None:
                 plan.check(problem)
-        except ValueError as error:
+        except DataError as error:
             emit("error", operation.location, f"'{plan_attribute.NAME}': {error}")
             raise PassFailure from None
         return plan
@@ -68,7 +69,7 @@ class Planner:
         if key not in self.solved:
             try:
                 self.solved[key] = solve(problem, self.machine, request, self.cache)
-            except ValueError as error:
+            except NoPlanError as error:
                 reason = f"no plan for machine '{self.machine.name}': {error}"
                 emit("error", operation.location, reason)
                 raise PassFailure from None

@@ -22,6 +22,10 @@ MOST_BYTES = 1 << 60
 """Of a tensor: what the planner counts with integers of 64 bits."""
 
 
+class NoPlanError(ValueError):
+    """There is no plan for a problem; says why."""
+
+
 class Role(str, Enum):
     """What a dim of the iteration space does; `CHANNEL` and `FILTER` are the reductions."""
 
@@ -136,16 +140,16 @@ class Problem:
         return tuple(dim.name for dim in self.dims if dim.role.is_reduction)
 
     def check_size(self) -> None:
-        """Raise ValueError for a problem that is too large to be planned."""
+        """Raise NoPlanError for a problem that is too large to be planned."""
         for dim in self.dims:
             if dim.extent > MOST_POINTS:
-                raise ValueError(
+                raise NoPlanError(
                     f"its loop over {dim.name} has {dim.extent} iterations, and plans are made for "
                     f"at most {MOST_POINTS}; split it"
                 )
         for name, tensor in zip(("input", "weights", "output"), self.tensors, strict=True):
             if (size := tensor.element.size * self._elements(tensor)) > MOST_BYTES:
-                raise ValueError(f"its {name} of {size} bytes is larger than any memory; split it")
+                raise NoPlanError(f"its {name} of {size} bytes is larger than any memory; split it")
 
     def _elements(self, tensor: Tensor) -> int:
         """Of the smallest box that has all that is read or written."""

@@ -102,7 +102,7 @@ def solve(
 ) -> Solution:
     """The plan from `cache` if it is there, else from the solver, and then stored.
 
-    Raises ValueError where there is no plan, see `mopt_mlir.solve`.
+    Raises NoPlanError where there is no plan, see `mopt_mlir.solve`.
     """
     found = look_up(problem, machine, request, cache)
     if found is None:
@@ -123,7 +123,7 @@ def look_up(
 
 
 def solve_anew(problem: Problem, machine: Machine, request: Request) -> Solution:
-    """The plan from the solver. Raises ValueError where there is none, see `mopt_mlir.solve`."""
+    """The plan from the solver. Raises NoPlanError where there is none, see `mopt_mlir.solve`."""
     from mopt_mlir.solver import solve
 
     start = perf_counter()
@@ -143,7 +143,7 @@ def solve_candidates(
     problem: Problem, machine: Machine, request: Request, count: int
 ) -> tuple[tuple[Plan, ...], Solution]:
     """At most `count` plans, see `solver.candidates`, and how the first, the model's best one, came
-    about. Raises ValueError where there is none."""
+    about. Raises NoPlanError where there is none."""
     from mopt_mlir.solver import candidates
 
     start = perf_counter()

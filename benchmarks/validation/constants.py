@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mopt_mlir.codegen import (
     lookahead,
-    prefetch,
+    prefetch_input,
     prefetch_output,
     prefetch_pixels,
     prefetch_weights,
@@ -220,7 +220,7 @@ def constant_rows() -> Rows:
         ],
         [
             "reductions of fewer steps are asked for by an earlier register tile",
-            f"{prefetch.SHORT_REDUCTION} steps",
+            f"{prefetch_input.SHORT_REDUCTION} steps",
             "layers with 3x3 filters, Zen 5",
         ],
         [
@@ -230,7 +230,7 @@ def constant_rows() -> Rows:
         ],
         [
             "rows of taps asked for at once, passes through input asked for twice: at most",
-            f"{prefetch.ROWS_AT_ONCE} and {prefetch.FEW_PASSES}",
+            f"{prefetch_input.ROWS_AT_ONCE} and {prefetch_input.FEW_PASSES}",
             "own plans of all three sets on Granite Rapids",
         ],
         [

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from mopt_mlir.codegen.index import Index
-from mopt_mlir.codegen.ranges import Range, sizes_of
+from mopt_mlir.codegen.ranges import Range, Ranges, sizes_of
 from mopt_mlir.codegen.upcoming import (
     AHEAD_CYCLES,
     FMA_PER_CYCLE,
@@ -16,7 +16,6 @@ from mopt_mlir.codegen.upcoming import (
     NextInput,
     NextOutput,
     NextWeights,
-    Ranges,
     Stepped,
     Turn,
     Upcoming,

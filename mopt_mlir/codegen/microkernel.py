@@ -18,7 +18,7 @@ from mopt_mlir.codegen.builder import Builder
 from mopt_mlir.codegen.index import Index
 from mopt_mlir.codegen.operands import Operands, Position, element
 from mopt_mlir.codegen.place import Place
-from mopt_mlir.codegen.prefetch import InputPrefetch
+from mopt_mlir.codegen.prefetch_input import InputPrefetch
 from mopt_mlir.codegen.prefetch_output import output_prefetch
 from mopt_mlir.codegen.prefetch_panels import PanelPrefetch
 from mopt_mlir.codegen.prefetch_pixels import PixelPrefetch, has_channels_last

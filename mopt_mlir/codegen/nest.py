@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import prod
 from typing import Any
 
 from mopt_mlir.buffers import ALIGNMENT, SCRATCH
@@ -15,8 +14,8 @@ from mopt_mlir.codegen.microkernel import Visit
 from mopt_mlir.codegen.operands import Operands, Panels
 from mopt_mlir.codegen.packing import emit_packing, panel_shape
 from mopt_mlir.codegen.partials import Partials, partials_size
-from mopt_mlir.codegen.place import Place, Ranges
-from mopt_mlir.codegen.ranges import Range, sizes_of
+from mopt_mlir.codegen.place import Place
+from mopt_mlir.codegen.ranges import Range, Ranges, sizes_of
 from mopt_mlir.codegen.upcoming import Around, Stepped, Upcoming
 from mopt_mlir.loop_nest import Loop, LoopNest, Packing, Step
 from mopt_mlir.plan import Plan, keeps_sums_in_output
@@ -24,7 +23,7 @@ from mopt_mlir.problem import Problem, Role
 
 
 @dataclass(frozen=True)
-class Nest:
+class NestEmitter:
     """Emits the loops of `plan` for `problem`; `constant_panels` are weights packed beforehand."""
 
     builder: Builder
@@ -51,11 +50,11 @@ class Nest:
         place = Place(ranges, ranges, Upcoming.of(self.plan))
         if self.constant_panels is not None:
             place = replace(place, panels=self._panels(self.constant_panels, place.ranges))
-        nest, alone = self._nest, prod(self.plan.parallel.values()) == 1
+        nest, alone = self._nest, self.plan.cores == 1
         place = self._with_panels((*nest.shared, *nest.own) if alone else nest.shared, place)
         place = self._with_sums(nest.shared, place)
         self._steps(nest.shared, place, self._cores)
-        self._free(place.sums, place.scratch)
+        self._free(place.sums, place.panel_memory)
 
     @cached_property
     def _nest(self) -> LoopNest:
@@ -68,10 +67,10 @@ class Nest:
         """`place` with memory for the weights that are packed in one of `steps`, if there is one
         and they have none yet."""
         packing = next((step for step in steps if isinstance(step, Packing)), None)
-        if packing is None or place.scratch is not None:
+        if packing is None or place.panel_memory is not None:
             return place
         shape = panel_shape(self.problem, self.plan.microkernel, packing.sizes)
-        return replace(place, scratch=self._scratch("panels", shape))
+        return replace(place, panel_memory=self._scratch("panels", shape))
 
     def _with_sums(self, steps: Sequence[Step], place: Place) -> Place:
         """`place` with memory for what the outermost loop of `steps` that splits the reduction
@@ -126,7 +125,7 @@ class Nest:
             for dim, range_ in place.ranges.items()
         }
         later = self._lookahead.block(block[self._channel], place.ranges, place.share)
-        panels = replace(self._panels(place.scratch, block), next_block=later)
+        panels = replace(self._panels(place.panel_memory, block), next_block=later)
         emit_packing(
             self.builder,
             self.problem,
@@ -218,7 +217,7 @@ class Nest:
         self._steps(self._nest.own, place, self._register_tile)
         self._free(
             place.sums if outer.sums is None else None,
-            place.scratch if outer.scratch is None else None,
+            place.panel_memory if outer.panel_memory is None else None,
         )
         if self.operands.nontemporal:
             self.builder.fence()

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from mopt_mlir.codegen.operands import Panels
 from mopt_mlir.codegen.partials import Partials
-from mopt_mlir.codegen.ranges import Range
+from mopt_mlir.codegen.ranges import Range, Ranges
 from mopt_mlir.codegen.upcoming import NextWeights, Stepped, Upcoming
-
-Ranges = Mapping[str, Range]
 
 
 @dataclass(frozen=True)
@@ -28,7 +25,7 @@ class Place:
     share: Ranges
     upcoming: Upcoming
     panels: Panels | None = None
-    scratch: Any = None
+    panel_memory: Any = None
     stepped: Stepped | None = None
     following: NextWeights | None = None
     sums: Any = None

@@ -62,6 +62,10 @@ class Range:
         return Range(start, size, not outer, (start + size, *outer), depth, self.size, grain)
 
 
+Ranges = Mapping[str, Range]
+"""Of each dim."""
+
+
 def sizes_of(ranges: Mapping[str, Range]) -> dict[str, int]:
     """The size of each range."""
     return {dim: range_.size for dim, range_ in ranges.items()}

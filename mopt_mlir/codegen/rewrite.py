@@ -10,7 +10,7 @@ from typing import Any
 from mopt_mlir.bindings import Bindings, enclosing_module
 from mopt_mlir.buffers import ALIGNMENT
 from mopt_mlir.codegen.builder import Builder
-from mopt_mlir.codegen.nest import Nest
+from mopt_mlir.codegen.nest import NestEmitter
 from mopt_mlir.codegen.operands import Operands
 from mopt_mlir.codegen.packing import pack_constant
 from mopt_mlir.extract import Convolution
@@ -44,7 +44,9 @@ def rewrite(convolutions: Sequence[PlannedConvolution], bindings: Bindings) -> N
         with bindings.ir.InsertionPoint(operation), operation.location:
             site = _site(builder, planned, module)
             if uses[key] == 1:
-                Nest(builder, planned.problem, planned.plan, site.operands, site.panels).emit()
+                NestEmitter(
+                    builder, planned.problem, planned.plan, site.operands, site.panels
+                ).emit()
             else:
                 if key not in functions:
                     functions[key] = _outline(builder, planned, site, module)
@@ -232,6 +234,6 @@ def _outline(builder: Builder, planned: PlannedConvolution, site: Site, module: 
             arguments.get("fill"),
             arguments.get("bias"),
         )
-        Nest(inside, planned.problem, planned.plan, operands, arguments.get("panels")).emit()
+        NestEmitter(inside, planned.problem, planned.plan, operands, arguments.get("panels")).emit()
         func.ReturnOp([])
     return function

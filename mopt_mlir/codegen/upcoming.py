@@ -8,11 +8,9 @@ from math import prod
 
 from mopt_mlir.codegen.builder import Builder
 from mopt_mlir.codegen.index import Index
-from mopt_mlir.codegen.ranges import Range
+from mopt_mlir.codegen.ranges import Range, Ranges
 from mopt_mlir.plan import Microkernel, Plan
 from mopt_mlir.problem import LinearForm
-
-Ranges = Mapping[str, Range]
 
 LINE_BYTES = 64
 

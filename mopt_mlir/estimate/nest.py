@@ -27,7 +27,7 @@ class Entering(NamedTuple):
     fits: bool
 
 
-class Nest:
+class CachedNest:
     """The loops of a plan around the tiles at `depth` (1 is the outermost level), and a cache of
     `capacity` bytes which each tensor enters in lines of `lines` bytes, or in elements if 0.
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import prod
 
-from mopt_mlir.estimate.nest import Nest, parts_in_lines
+from mopt_mlir.estimate.nest import CachedNest, parts_in_lines
 from mopt_mlir.machine.machine import Machine
 from mopt_mlir.model.conflicts import crowded_lines, touched_lines
 from mopt_mlir.model.cost import (
@@ -46,13 +46,13 @@ def resident_volumes(
 
     Raises ValueError for a plan for several cores, or without all levels.
     """
-    if prod(plan.parallel.values()) > 1 or len(plan.levels) < len(LEVELS):
+    if plan.cores > 1 or len(plan.levels) < len(LEVELS):
         raise ValueError("what caches keep is known for plans with all levels, for one core")
     found = {name: dict(volumes) for name, volumes in prediction.volumes.items()}
     for depth, level in enumerate(LEVELS, 1):
         lines = [_line_bytes(problem, machine, plan, tensor, level) for tensor in problem.tensors]
         size, sets = machine.cache(level).size, level in CROWDED
-        nest = Nest(problem, plan, depth, size, lines, sets=sets)
+        nest = CachedNest(problem, plan, depth, size, lines, sets=sets)
         volumes = found[FILLED_FROM[level]]
         for name, tensor, moved in zip(TENSORS, problem.tensors, nest.entering(), strict=True):
             passes = OUTPUT_PASSES if tensor is problem.output else 1
@@ -85,7 +85,7 @@ def _unpacked(plan: Plan, level: str) -> bool:
 def _packed_lines(problem: Problem, machine: Machine, plan: Plan) -> float:
     """How many times as much packing moves as if the weights of a block lay together: their lines
     come in whole."""
-    block = next(level.tile for level in plan.levels if level.name == plan.packing)
+    block = plan.packed_block(problem)
     cache = machine.cache(plan.packing)
     lines = prod(
         part.occupied(block[part.axis.image], 1)
@@ -99,12 +99,12 @@ def _part_fetched(problem: Problem, machine: Machine, plan: Plan, level: str) ->
     """The part of the weights that are packed which the cache `level`, inside of where that is
     done, has to fetch for it: what is packed again it may have still, with the panels."""
     depth = LEVELS.index(plan.packing) + 1
-    block = plan.levels[depth - 1].tile
+    block = plan.packed_block(problem)
     weights = problem.weights
     room = machine.cache(level).size - weights.element.size * footprint(problem, weights, block)
     lines = [machine.cache(level).line] * len(problem.tensors)
     again, once = (
-        Nest(problem, plan, depth, capacity, lines).entering()[TENSORS.index("weights")]
+        CachedNest(problem, plan, depth, capacity, lines).entering()[TENSORS.index("weights")]
         for capacity in (0, max(0, room))
     )
     return min(1.0, once / again)
@@ -118,7 +118,7 @@ def _just_packed(
     places = ("whole", *LEVELS[: LEVELS.index(level)])  # outside of this cache
     if level == "L1" or plan.packing not in places:
         return 0.0
-    block = {level.name: level.tile for level in plan.levels}.get(plan.packing, problem.extents)
+    block = plan.packed_block(problem)
     size = problem.weights.element.size * footprint(problem, problem.weights, block)
     packed = prediction.volumes["L1"]["packing"] / PACK_PASSES
     return packed if 2 * size <= machine.cache(level).size else 0.0

@@ -17,9 +17,9 @@ from mopt_mlir.model.microkernel import (
     ISSUE_OVERLAP,
     OVERLAP,
     STORE_CYCLES,
-    RegisterTile,
     TileCounts,
     TileKind,
+    TileOperations,
     exposed,
     load_cycles,
     loop_cycles,
@@ -145,7 +145,7 @@ def visiting_cycles(
     )
 
 
-def _visit_cycles(machine: Machine, tile: RegisterTile, visits: Visits) -> float:
+def _visit_cycles(machine: Machine, tile: TileOperations, visits: Visits) -> float:
     """Cycles of one visit: the busiest of the units that issue its operations, or the chain of FMAs
     that each sum goes through, of which as much overlaps with other visits as is in flight."""
     steps, sums = tile.steps / visits.number, tile.accumulators
@@ -170,7 +170,7 @@ def _visit_cycles(machine: Machine, tile: RegisterTile, visits: Visits) -> float
     return norm(OVERLAP, issue, chain) + waiting + IRREGULAR_CYCLES * visits.irregular
 
 
-def _issued(machine: Machine, tile: RegisterTile) -> float:
+def _issued(machine: Machine, tile: TileOperations) -> float:
     """Cycles of storing all sums that a visit counts among what it issues: all, unless it is known
     how many stores a core queues."""
     return tile.stored if machine.queued_stores is None else 0.0

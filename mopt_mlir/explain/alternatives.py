@@ -61,8 +61,8 @@ class _Judge:
     constant_weights: bool
 
     def predict(self, plan: Plan) -> Prediction:
-        packed = self.constant_weights and plan.packing == "whole"
-        return predict(self.problem, self.machine, plan, constant_weights=packed)
+        constant = self.constant_weights
+        return predict(self.problem, self.machine, plan, constant_weights=constant)
 
     def fill(self, plan: Plan) -> dict[str, float]:
         """Per level, the part of the usable capacity that a tile takes."""

@@ -149,9 +149,8 @@ def _forecast(
     proven: Iterable[Plan],
 ) -> Forecast:
     """`proven` are plans whose predictions may carry a bound."""
-    cores = prod(plan.parallel.values())
-    packed = constant_weights and plan.packing == "whole"
-    prediction = predict(problem, machine, plan, constant_weights=packed)
+    cores = plan.cores
+    prediction = predict(problem, machine, plan, constant_weights=constant_weights)
     rates = Rates.of(machine, cores)
     moved = {name: sum(prediction.volumes[name].values()) for name in MEMORY}
     core = prediction.seconds["compute"] + prediction.seconds["packing"]

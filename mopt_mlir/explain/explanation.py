@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import prod
 
 from mopt_mlir.explain.alternatives import Alternative
 from mopt_mlir.loop_nest import Step
@@ -152,4 +151,4 @@ class Explanation:
     @property
     def cores(self) -> int:
         """The cores that get a share of the work."""
-        return prod(self.plan.parallel.values())
+        return self.plan.cores

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from math import prod
 
 from mopt_mlir.machine.machine import Machine
 from mopt_mlir.model.classes import permutation_classes
@@ -63,7 +62,7 @@ def other_stores(problem: Problem, plan: Plan) -> Iterator[Move]:
 
 def other_splits(problem: Problem, plan: Plan) -> Iterator[Move]:
     """`plan` with another split between as many cores."""
-    cores = prod(plan.parallel.values())
+    cores = plan.cores
     current = {dim: ways for dim, ways in plan.parallel.items() if ways > 1}
     for ways in _factorisations(cores, len(problem.parallel_dims)):
         split = {d: n for d, n in zip(problem.parallel_dims, ways, strict=True) if n > 1}

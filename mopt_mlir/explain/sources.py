@@ -18,7 +18,7 @@ from mopt_mlir.machine import Machine, resolve
 from mopt_mlir.operators import is_list, operators_of, read_list
 from mopt_mlir.plan import Plan
 from mopt_mlir.plan_attribute import NAME
-from mopt_mlir.problem import Problem
+from mopt_mlir.problem import NoPlanError, Problem
 from mopt_mlir.solver.cache import PlanCache
 
 ANY = "auto"
@@ -90,7 +90,7 @@ def _of_list(
     for one in operators:
         try:
             solution = solving.solve(one.problem, chosen, request, cache)
-        except ValueError as error:
+        except NoPlanError as error:
             reason = f"'{one.name}': no plan for machine '{chosen.name}': {error}"
             raise UserError(reason, one.location) from None
         if shortfall := solution.shortfall(request):
@@ -134,14 +134,15 @@ def _of_module(
 
 
 def _keep_only(entry: str, module: Any) -> None:
-    """Erase the other functions, so that they need no plan."""
-    from mopt_mlir.lowering.functions import functions_of, name_of
+    """Erase the functions that `entry` does not need, so that they need no plan."""
+    from mopt_mlir.compilation import keep_only
+    from mopt_mlir.lowering.func_ops import VISIBILITY, functions_of, name_of
 
-    functions = {name_of(f): f for f in functions_of(module)}
+    functions = {name_of(function): function for function in functions_of(module)}
     _known(entry, functions, "function")
-    for name, function in functions.items():
-        if name != entry:
-            function.erase()
+    if VISIBILITY in functions[entry].attributes:  # a private one can be explained as well
+        del functions[entry].attributes[VISIBILITY]
+    keep_only(entry, module)
 
 
 def _machine_of(plan: Plan, default: Machine, location: Any) -> Machine:
@@ -187,5 +188,5 @@ def _rivals(subject: _Subject) -> tuple[Plan, ...]:
     request = subject.problem, subject.machine, subject.plan.threads
     try:
         return solver.candidates(*request, k=RIVALS, constant_weights=subject.constant_weights)
-    except ValueError:
+    except NoPlanError:
         return ()

@@ -7,7 +7,7 @@ from typing import Any
 from mopt_mlir.bindings import bindings_of
 from mopt_mlir.buffers import ALIGNMENT
 from mopt_mlir.diagnostics import UserError, describe
-from mopt_mlir.lowering.functions import (
+from mopt_mlir.lowering.func_ops import (
     argument_attributes,
     functions_of,
     name_of,

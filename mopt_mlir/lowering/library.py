@@ -7,7 +7,7 @@ from typing import Any
 
 from mopt_mlir.bindings import bindings_of
 from mopt_mlir.diagnostics import UserError, describe
-from mopt_mlir.lowering.functions import functions_of, name_of
+from mopt_mlir.lowering.func_ops import functions_of, name_of
 from mopt_mlir.lowering.operations import find
 
 _MEMORY = frozenset(("malloc", "free", "memcpy", "memmove", "memset"))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from mopt_mlir.bindings import Bindings, bindings_of
-from mopt_mlir.lowering.functions import (
+from mopt_mlir.lowering.func_ops import (
     argument_attributes,
     functions_of,
     name_of,

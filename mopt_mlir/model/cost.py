@@ -226,9 +226,9 @@ def predict(
 ) -> Prediction:
     """Evaluate `plan`, which must have the three levels of LEVELS and fit `problem`.
 
-    With `constant_weights` the packing is done at compile time and costs nothing. Volumes are
-    bytes: of the busiest core for L1 to L3, of all cores for DRAM. Raises ValueError for a plan
-    without all levels.
+    With `constant_weights`, packing them as a whole is done at compile time and costs nothing.
+    Volumes are bytes: of the busiest core for L1 to L3, of all cores for DRAM. Raises ValueError
+    for a plan without all levels.
     """
     found = breakdown(problem, machine, plan, constant_weights=constant_weights)
     tiles = prod(-(-problem.extent(dim) // plan.levels[0].tile[dim]) for dim in problem.names)
@@ -255,7 +255,7 @@ def breakdown(
     """What `predict` adds up, with the same arguments and errors."""
     if tuple(level.name for level in plan.levels) != LEVELS:
         raise ValueError(f"the model needs a plan with the levels {', '.join(LEVELS)}")
-    rates = Rates.of(machine, prod(plan.parallel.values()))
+    rates = Rates.of(machine, plan.cores)
     walk = _walk(problem, plan)
     register_tiles = {dim: walk.register_tiles[dim] for dim in problem.parallel_dims}
     kinds = tile_kinds(problem, machine, plan.microkernel, panels=plan.packing != "none")
@@ -268,7 +268,7 @@ def breakdown(
     elements = (work.input, work.weights, work.output + work.output_per_visit * visits)
     moved["L1"] = dict(zip(TENSORS, elements, strict=True))
     packing = first_block = 0.0
-    if plan.packing != "none" and not constant_weights:
+    if plan.packs(constant_weights=constant_weights):
         cycles = cycles_per_weight(problem, machine, plan)
         packing = _pack(problem, plan.packing, moved, rates.cores) * cycles / rates.cycles
         first_block = first_block_seconds(problem, machine, plan)
@@ -304,7 +304,7 @@ def sums_seconds(problem: Problem, machine: Machine, plan: Plan) -> float:
     """
     if keeps_sums_in_output(problem, plan.microkernel):
         return 0.0
-    rates = Rates.of(machine, prod(plan.parallel.values()))
+    rates = Rates.of(machine, plan.cores)
     outer, waiting = problem.extents, 0
     for level, cores in zip(plan.levels[:-1], (1, rates.cores), strict=True):
         if any(level.tile[dim] < outer[dim] for dim in problem.reduction_dims):

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from mopt_mlir.problem import LinearForm, Problem, Role, Tensor
+from mopt_mlir.problem import LinearForm, NoPlanError, Problem, Role, Tensor
 
 
 @dataclass(frozen=True)
@@ -53,20 +53,20 @@ class Axis:
 def axis_of(problem: Problem, form: LinearForm) -> Axis:
     """Classify one axis of a tensor of `problem`.
 
-    Raises ValueError for an axis that mixes more than two dims, or two of which neither is a filter
-    dim: the model has no closed form for it.
+    Raises NoPlanError for an axis that mixes more than two dims, or two of which neither is a
+    filter dim: the model has no closed form for it.
     """
     terms = [(dim, abs(c)) for dim, c in form.terms if c and problem.extent(dim) > 1]
     if not terms:
         terms = [(dim, 1) for dim, c in form.terms if c][:1]
     if not terms:
-        raise ValueError("an axis is indexed by a constant")
+        raise NoPlanError("an axis is indexed by a constant")
     if len(terms) == 1:
         return Axis(terms[0][0])
     taps = [term for term in terms if term[0] in problem.by_role(Role.FILTER)]
     if len(terms) > 2 or len(taps) != 1:
         names = " + ".join(f"{c}*{dim}" for dim, c in form.terms)
-        raise ValueError(f"axis {names} is not an image dim with at most one filter dim")
+        raise NoPlanError(f"axis {names} is not an image dim with at most one filter dim")
     (image, stride), (tap, dilation) = sorted(terms, key=lambda term: term in taps)
     common = gcd(stride, dilation)
     return Axis(image, tap, stride // common, dilation // common)

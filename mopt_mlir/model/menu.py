@@ -13,10 +13,10 @@ from collections.abc import Iterator
 
 from mopt_mlir.machine.machine import Machine
 from mopt_mlir.plan import Microkernel
-from mopt_mlir.problem import Problem, Role
+from mopt_mlir.problem import NoPlanError, Problem, Role
 
 
-class NoMicrokernelError(ValueError):
+class NoMicrokernelError(NoPlanError):
     """No family of microkernels can compute this problem."""
 
 

@@ -106,7 +106,7 @@ class RegisterWork(NamedTuple):
 
 
 @dataclass(frozen=True)
-class RegisterTile:
+class TileOperations:
     """What a core does for one register tile.
 
     `steps` outer products over all reduction dims, each with `accumulators` FMAs of `slots` issue
@@ -155,7 +155,7 @@ class TileKind:
     """A register tile that is partial in some dims (their remainder) and whole in the others."""
 
     partial: frozenset[str]
-    tile: RegisterTile
+    tile: TileOperations
     work: RegisterWork
 
 
@@ -258,7 +258,7 @@ def _register_tile(
     tile: Mapping[str, int],
     *,
     panels: bool,
-) -> RegisterTile:
+) -> TileOperations:
     steps = prod(problem.extent(dim) for dim in problem.reduction_dims)
     rows = prod(size for dim, size in tile.items() if dim != kernel.lanes)
     vectors = -(-tile[kernel.lanes] // kernel.vector)
@@ -277,7 +277,7 @@ def _register_tile(
     evicted = _conflicts(machine, problem.output, tile)
     store = machine.evicted_store_cycles or EVICTED_STORE_CYCLES
     in_output = keeps_sums_in_output(problem, kernel)
-    return RegisterTile(
+    return TileOperations(
         steps=steps,
         accumulators=rows * vectors,
         slots=slots,

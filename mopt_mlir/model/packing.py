@@ -72,7 +72,7 @@ def cycles_per_weight(problem: Problem, machine: Machine, plan: Plan) -> float:
     """Cycles to pack one weight: in whole vectors, if the block spans all reduction dims but the
     outermost, and its rows are whole vectors or all that there is."""
     kernel, cycles = plan.microkernel, pack_cycles(problem, plan.microkernel, plan.packing)
-    block = {level.name: level.tile for level in plan.levels}.get(plan.packing, problem.extents)
+    block = plan.packed_block(problem)
     inner = whole_to_pack(problem, kernel)
     parts = [dim for dim in kernel.reduction if block[dim] < problem.extent(dim)]
     if not parts or not is_transposed(problem, kernel):
@@ -116,9 +116,8 @@ def first_block_seconds(problem: Problem, machine: Machine, plan: Plan) -> float
     """Seconds in which a core waits for memory while it packs the first block of `plan`."""
     if plan.packing == "none":
         return 0.0
-    tiles = {level.name: level.tile for level in plan.levels}
-    block = tiles.get(plan.packing, problem.extents)
-    rates = Rates.of(machine, prod(plan.parallel.values()))
+    block = plan.packed_block(problem)
+    rates = Rates.of(machine, plan.cores)
     cycles = cycles_per_weight(problem, machine, plan)
     waiting = seconds_to_wait(problem, rates, plan.parallel, plan.packing, cycles)
     return waiting * prod(block[dim] for dim in problem.weights.dims)

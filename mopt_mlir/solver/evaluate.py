@@ -32,7 +32,7 @@ from mopt_mlir.model.rates import OUTPUT_PASSES
 from mopt_mlir.plan import LEVELS, keeps_sums_in_output
 from mopt_mlir.problem import Problem
 from mopt_mlir.solver.arrays import Floats, Ints
-from mopt_mlir.solver.packing import Packing
+from mopt_mlir.solver.packing import PackingCosts
 from mopt_mlir.solver.scenarios import IN_PLACE, IN_PLACE_LEVEL, Scenario, scenarios
 from mopt_mlir.solver.sizes import useful_sizes, with_fewer_lines
 from mopt_mlir.solver.space import Choice, works
@@ -126,7 +126,7 @@ class Evaluator:
             {names.index(dim) for axis in lined for dim in (axis.image, axis.filter) if dim}
         )
         self._in_place_exposed = in_place_exposed(problem, machine, choice.kernel)
-        self._packing = Packing(problem, choice)
+        self._packing = PackingCosts(problem, choice)
         self._walker = Walker(problem, choice, measured)
         self.extents, self.unit = self._walker.extents, self._walker.unit
         self.units, self.ways = self._walker.units, self._walker.ways

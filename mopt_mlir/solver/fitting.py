@@ -8,7 +8,7 @@ import numpy as np
 
 from mopt_mlir.machine.machine import Machine
 from mopt_mlir.plan import LEVELS
-from mopt_mlir.problem import Problem
+from mopt_mlir.problem import NoPlanError, Problem
 from mopt_mlir.solver.arrays import Ints
 from mopt_mlir.solver.evaluate import Evaluator
 from mopt_mlir.solver.space import Choice
@@ -19,7 +19,7 @@ def first_that_fits(
 ) -> tuple[Evaluator, Ints]:
     """The most promising choice of which some tiling fits into the caches, and the tiling.
 
-    Raises ValueError if there is none.
+    Raises NoPlanError if there is none.
     """
     for choice in options:
         evaluate = Evaluator(problem, machine, choice)
@@ -27,7 +27,7 @@ def first_that_fits(
         fits = evaluate(tilings).overflow <= 1
         if fits.any():
             return evaluate, tilings[int(np.argmax(fits))]
-    raise ValueError(f"no register tile fits into the caches of {machine.name}")
+    raise NoPlanError(f"no register tile fits into the caches of {machine.name}")
 
 
 def _smallest(evaluate: Evaluator) -> Ints:

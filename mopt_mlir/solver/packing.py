@@ -18,8 +18,8 @@ from mopt_mlir.solver.space import Choice
 
 
 @dataclass(frozen=True)
-class Packing:
-    """Packing the weights of `problem` for the microkernel of a choice that packs."""
+class PackingCosts:
+    """What it costs to pack the weights of `problem` for the microkernel of a choice that packs."""
 
     problem: Problem
     choice: Choice

@@ -62,9 +62,9 @@ def solve(
 
     `solver` is `exact` or, as a baseline, `algorithm1`: the paper's, see `solver.algorithm1`.
 
-    Raises NoMicrokernelError (a ValueError) where nothing can be vectorised, and ValueError where
-    not even single register tiles fit into the caches, for dims that are too long, for
-    `threads` below 1 and for an unknown solver.
+    Raises NoPlanError (a ValueError) where nothing can be vectorised, where not even single
+    register tiles fit into the caches, and for dims that are too long; ValueError for `threads`
+    below 1 and for an unknown solver.
     """
     if solver not in SOLVERS:
         raise ValueError(f"solver is '{solver}', not one of {', '.join(SOLVERS)}")

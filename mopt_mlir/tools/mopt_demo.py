@@ -144,7 +144,7 @@ def _measured(
 
 
 def _public_functions(module: Any) -> list[str]:
-    from mopt_mlir.lowering.functions import functions_of, is_public, name_of
+    from mopt_mlir.lowering.func_ops import functions_of, is_public, name_of
 
     return [name_of(function) for function in functions_of(module) if is_public(function)]
 

@@ -20,8 +20,8 @@ from mopt_mlir.machine import by_name
 from mopt_mlir.model.microkernel import (
     EVICTED_SUMS_CYCLES,
     LOOP_CYCLES,
-    RegisterTile,
     TileKind,
+    TileOperations,
     register_work,
     step_cycles,
     tile_kinds,
@@ -33,8 +33,8 @@ L1 = MACHINE.cache("L1")  # 64 sets of 12 lines of 64 bytes
 ONE = {"k": (1, 0), "w": (1, 0)}
 
 
-def tile(accumulators: int, loads: int, steps: int) -> RegisterTile:
-    return RegisterTile(
+def tile(accumulators: int, loads: int, steps: int) -> TileOperations:
+    return TileOperations(
         steps=steps,
         accumulators=accumulators,
         slots=1,
@@ -51,7 +51,7 @@ def tile(accumulators: int, loads: int, steps: int) -> RegisterTile:
 
 
 def cycles(
-    one: RegisterTile, visits: int = 1, counts=ONE, machine=MACHINE, restarts: float = 0.0
+    one: TileOperations, visits: int = 1, counts=ONE, machine=MACHINE, restarts: float = 0.0
 ) -> float:
     kind = TileKind(frozenset(), one, one.work(machine))
     return visiting_cycles(machine, [kind], counts, Visits(visits, restarts=restarts))

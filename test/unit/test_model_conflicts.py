@@ -15,7 +15,7 @@ from mopt_mlir.model.conflicts import conflicting_lines, crowded_lines
 from mopt_mlir.model.microkernel import (
     EVICTED_STORE_CYCLES,
     EVICTED_SUMS_CYCLES,
-    RegisterTile,
+    TileOperations,
     tile_kinds,
 )
 from mopt_mlir.plan import Microkernel
@@ -112,7 +112,7 @@ def test_channels_of_output_that_meet_wait_for_each_other(
     """Those of 64x64 pixels all begin in one set, those of 65x64 in every fourth."""
     machine = replace(by_name("znver5"), evicted_store_cycles=given)
 
-    def tile(kernel: Microkernel, height: int) -> RegisterTile:
+    def tile(kernel: Microkernel, height: int) -> TileOperations:
         problem = conv2d(k=80, h=height, w=64, c=8, r=1, s=1)
         return tile_kinds(problem, machine, kernel, panels=kernel.lanes == "k")[0].tile
 

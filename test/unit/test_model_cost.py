@@ -190,6 +190,9 @@ def test_a_core_waits_for_the_first_block_that_it_packs() -> None:
     # fast memory makes nobody wait, and constant weights are packed beforehand
     assert packing_seconds(plan()) == pytest.approx(own(weights, "whole"))
     assert predict(PROBLEM, MACHINE, plan(), constant_weights=True).seconds["packing"] == 0
+    # but in the nest they are packed when it runs
+    inside = predict(PROBLEM, UNDELAYED, half, constant_weights=True)
+    assert inside.seconds["packing"] == pytest.approx(packing_seconds(half))
 
 
 @pytest.mark.parametrize(

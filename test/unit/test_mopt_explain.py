@@ -93,6 +93,20 @@ def test_one_function(run: Run) -> None:
     assert text.startswith("second: k=32 h=12 w=12 c=16 r=3 s=3\n=====")
 
 
+def test_a_function_is_explained_with_those_that_it_calls(run: Run, tmp_path: Path) -> None:
+    types = "memref<1x16x14x14xf32>, memref<32x16x3x3xf32>, memref<1x32x12x12xf32>"
+    parameters = ", ".join(f"%{i}: {type_}" for i, type_ in enumerate(types.split(", ")))
+    callee = CONV.format(name="callee", plan="").replace("func.func", "func.func private")
+    caller = f"func.func @caller({parameters}) {{\n  call @callee(%0, %1, %2) : ({types}) -> ()"
+    other = CONV.format(name="other", plan="")
+    (tmp_path / "calls.mlir").write_text(f"{callee}{caller}\n  return\n}}\n{other}")
+    for entry in "caller", "callee":
+        code, text, errors = run("calls.mlir", "--entry", entry, "--machine", "haswell")
+        assert (code, errors) == (0, "")
+        assert text.startswith("callee: k=32")
+        assert "other: k=32" not in text
+
+
 def test_a_plan_by_hand_is_explained_for_its_own_machine(run: Run) -> None:
     code, text, _ = run("by_hand.mlir")
     assert code == 0

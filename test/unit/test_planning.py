@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from mopt_mlir import planning
+import mopt_mlir
+from mopt_mlir import UserError, planning
 from mopt_mlir.bindings import bindings
 from mopt_mlir.machine import by_name
 from mopt_mlir.solving import Request, Solution, solve
@@ -40,3 +41,15 @@ def test_equal_problems_are_solved_once(monkeypatch: pytest.MonkeyPatch) -> None
     assert plans[0] is plans[1]
     assert plans[0] != plans[2]
     assert len(calls) == 2
+
+
+def test_a_mistake_in_the_solver_is_not_taken_for_a_problem_without_a_plan(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def mistaken(*_: Any) -> Solution:
+        list(zip("a", "", strict=True))
+        raise AssertionError
+
+    monkeypatch.setattr(planning, "solve", mistaken)
+    with pytest.raises(UserError, match=r"a mistake of its own: ValueError: zip.*; please report"):
+        mopt_mlir.compile(TWO_EQUAL_ONE_OTHER, plan_cache=False)

@@ -6,6 +6,9 @@ from typing import Any
 
 from mopt_mlir.bindings import bindings_of
 
+VISIBILITY = "sym_visibility"
+"""The attribute that functions which are private have."""
+
 
 def functions_of(module: Any) -> list[Any]:
     """The `func.func` operations of a module that have a body."""
@@ -22,7 +25,7 @@ def name_of(function: Any) -> str:
 def is_public(function: Any) -> bool:
     """Whether a function can be called from outside its module."""
     attributes = function.attributes
-    return "sym_visibility" not in attributes or attributes["sym_visibility"].value == "public"
+    return VISIBILITY not in attributes or attributes[VISIBILITY].value == "public"
 
 
 def argument_attributes(function: Any) -> list[dict[str, Any]]:
