@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from mopt_mlir import plan_attribute
 from mopt_mlir.bindings import Bindings, bindings_of
 from mopt_mlir.constants import constant_value
-from mopt_mlir.diagnostics import Diagnostic, UserError, current_sink, describe, emit, sink
+from mopt_mlir.diagnostics import NOT_TILED, UserError, describe, emit, without
 from mopt_mlir.extract import Convolution
 from mopt_mlir.isolation import ENTRY, isolate
 from mopt_mlir.normal_form import normalise
@@ -58,13 +58,7 @@ def choose_plans(module: Any, options: CompileOptions, target: Target) -> None:
 
 def _unplanned(module: Any, bindings: Bindings) -> list[Convolution]:
     """The convolutions without a plan. That others are not tiled is for `mopt-tile` to say."""
-    outer = current_sink()
-
-    def pass_on(diagnostic: Diagnostic) -> None:
-        if diagnostic.severity != "remark":
-            outer(diagnostic)
-
-    with sink(pass_on):
+    with without(NOT_TILED):
         found = convolutions(module, bindings)
     return [one for one in found if plan_attribute.NAME not in one.operation.attributes]
 

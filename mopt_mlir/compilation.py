@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from mopt_mlir.bindings import bindings, bindings_of
 from mopt_mlir.diagnostics import (
+    NOT_TILED,
     Diagnostic,
     Failure,
     UserError,
@@ -195,13 +196,6 @@ def errors_raised() -> Iterator[None]:
         raise UserError(message, first.location) from None
 
 
-def says_not_tiled(diagnostic: Diagnostic) -> bool:
-    """Whether this is the remark of mopt-tile or mopt-analyze on an operation that they leave."""
-    from mopt_mlir.planning import NOT_TILED
-
-    return diagnostic.severity == "remark" and NOT_TILED in diagnostic.message
-
-
 @contextmanager
 def _fallback_reported(is_error: bool) -> Iterator[None]:
     """Make warnings, or one error, of the remarks on operations that are not tiled."""
@@ -209,7 +203,7 @@ def _fallback_reported(is_error: bool) -> Iterator[None]:
     refused: list[Diagnostic] = []
 
     def handle(diagnostic: Diagnostic) -> None:
-        if not says_not_tiled(diagnostic):
+        if diagnostic.topic != NOT_TILED:
             outer(diagnostic)
         elif is_error:
             refused.append(diagnostic)

@@ -34,11 +34,16 @@ class Failure(Exception):  # noqa: N818 (what it says has been emitted as an err
     """Something was given up *after* an error diagnostic that says why."""
 
 
+NOT_TILED = "not tiled"
+"""The topic of remarks on operations that `mopt-tile` and `mopt-analyze` leave as they are."""
+
+
 @dataclass(frozen=True)
 class Diagnostic:
     severity: str  # "error", "warning", "remark" or "note"
     location: str  # "file:line:col", "file" for all of it, or "" if unknown
     message: str
+    topic: str = ""  # what it is about, such as NOT_TILED, for sinks that treat that differently
 
     def __str__(self) -> str:
         where = f"{self.location}: " if self.location else ""
@@ -70,10 +75,21 @@ def current_sink() -> Sink:
     return _sink.get()
 
 
-def emit(severity: str, location: Any, message: str) -> None:
-    """Emit a diagnostic at an MLIR location (of any bindings), or at one as `Diagnostic` has it."""
+@contextmanager
+def without(topic: str) -> Iterator[None]:
+    """Drop the diagnostics on `topic` inside the `with` block."""
+    outer = current_sink()
+    with sink(lambda diagnostic: None if diagnostic.topic == topic else outer(diagnostic)):
+        yield
+
+
+def emit(severity: str, location: Any, message: str, topic: str = "") -> None:
+    """Emit a diagnostic at an MLIR location (of any bindings), or at one as `Diagnostic` has it.
+
+    Errors that `errors_into` takes to MLIR lose their `topic`.
+    """
     text = location if isinstance(location, str) else describe(location)
-    _sink.get()(Diagnostic(severity, text, message))
+    _sink.get()(Diagnostic(severity, text, message, topic))
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from typing import Any
 from mopt_mlir import plan_attribute
 from mopt_mlir.bindings import Bindings
 from mopt_mlir.constants import constant_value
-from mopt_mlir.diagnostics import emit
+from mopt_mlir.diagnostics import NOT_TILED, emit
 from mopt_mlir.extract import Convolution, UnsupportedError, extract, indexing_maps
 from mopt_mlir.machine import Machine
 from mopt_mlir.normal_form import normalise
@@ -19,9 +19,6 @@ from mopt_mlir.planned import PlannedConvolution
 from mopt_mlir.problem import NoPlanError, Problem
 from mopt_mlir.solver.cache import PlanCache
 from mopt_mlir.solving import Request, Solution, solve
-
-NOT_TILED = " is not tiled: "
-"""In the remark on an operation that is left as it is, between its name and the reason."""
 
 
 @dataclass
@@ -98,7 +95,8 @@ def convolutions(module: Any, bindings: Bindings) -> list[Convolution]:
             found.append(extract(operation, bindings))
         except UnsupportedError as reason:
             if _reduces(operation, bindings):
-                emit("remark", operation.location, f"'{operation.name}'{NOT_TILED}{reason}")
+                message = f"'{operation.name}' is not tiled: {reason}"
+                emit("remark", operation.location, message, NOT_TILED)
     return found
 
 

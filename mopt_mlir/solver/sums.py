@@ -1,7 +1,7 @@
 """How many partial sums wait for the next visit of their register tile, over many tilings at once.
 
-Where vectors do not run along rows of the output, sums wait in scratch memory until the reduction
-is complete: those of all that is visited before a register tile's turn comes again. They are
+Sums that do not wait in the output (`plan.keeps_sums_in_output`) wait in scratch memory until the
+reduction is complete: those of all that is visited before a register tile's turn comes again. They are
 fetched from memory and go back there like the output itself, though no tile says so.
 """
 

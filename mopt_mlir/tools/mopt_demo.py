@@ -154,12 +154,11 @@ def _analyze(module: Any, options: CompileOptions) -> tuple[Plan, ...]:
     compiling to say."""
     from mopt_mlir import plan_attribute
     from mopt_mlir.bindings import bindings_of
-    from mopt_mlir.compilation import run_passes, says_not_tiled
-    from mopt_mlir.diagnostics import current_sink, sink
+    from mopt_mlir.compilation import run_passes
+    from mopt_mlir.diagnostics import NOT_TILED, without
     from mopt_mlir.pass_registry import create
 
-    outer = current_sink()
-    with sink(lambda said: None if says_not_tiled(said) else outer(said)):
+    with without(NOT_TILED):
         run_passes(module, create("mopt-analyze", **options.planning_options()))
     bindings = bindings_of(module)
     plans: list[Plan] = []
