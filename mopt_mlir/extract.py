@@ -75,13 +75,9 @@ def extract(operation: Any, bindings: Bindings) -> Convolution:
     types = [operand.type for operand in operation.operands]
     for type_ in types:
         _check_type(type_, bindings)
-    elements = {str(type_.element_type) for type_ in types}
-    if len(elements) != 1:
-        raise UnsupportedError(f"its element types differ: {', '.join(sorted(elements))}")
-    on_tensors = isinstance(types[2], bindings.ir.RankedTensorType)
-    if on_tensors != isinstance(types[0], bindings.ir.RankedTensorType):
-        raise UnsupportedError("it mixes tensors and memrefs")
-    problem = _problem(operation, types, ElementType(elements.pop()), bindings)
+    (element,) = {str(type_.element_type) for type_ in types}  # or its body would convert them
+    on_tensors = isinstance(types[2], bindings.ir.RankedTensorType)  # all of them, MLIR sees to it
+    problem = _problem(operation, types, ElementType(element), bindings)
     try:
         problem.check_size()
     except NoPlanError as error:

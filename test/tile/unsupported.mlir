@@ -100,3 +100,57 @@ func.func @squares(%a: memref<10xf32>, %f: memref<3xf32>, %x: memref<8xf32>) {
   }
   return
 }
+
+// -----
+
+// CHECK-LABEL: func.func @not_strided
+// CHECK:         linalg.conv_2d
+#rows_apart = affine_map<(i, j) -> (i floordiv 2, j, i mod 2)>
+func.func @not_strided(%a: memref<6x6xf32, #rows_apart>, %f: memref<3x3xf32>,
+                       %x: memref<4x4xf32>) {
+  // expected-remark @+1 {{is not strided}}
+  linalg.conv_2d ins(%a, %f : memref<6x6xf32, #rows_apart>, memref<3x3xf32>)
+    outs(%x : memref<4x4xf32>)
+  return
+}
+
+// -----
+
+// CHECK-LABEL: func.func @batches
+// CHECK:         linalg.generic
+func.func @batches(%a: memref<2x3x6x6xf32>, %f: memref<3x3xf32>, %x: memref<2x3x4x4xf32>) {
+  // expected-remark @+1 {{'linalg.generic' is not tiled: it has 2 batch dims; 1 is supported}}
+  linalg.generic {
+    indexing_maps = [affine_map<(m, n, h, w, r, s) -> (m, n, h + r, w + s)>,
+                     affine_map<(m, n, h, w, r, s) -> (r, s)>,
+                     affine_map<(m, n, h, w, r, s) -> (m, n, h, w)>],
+    iterator_types = ["parallel", "parallel", "parallel", "parallel", "reduction", "reduction"]}
+    ins(%a, %f : memref<2x3x6x6xf32>, memref<3x3xf32>) outs(%x : memref<2x3x4x4xf32>) {
+  ^bb0(%i: f32, %k: f32, %o: f32):
+    %p = arith.mulf %i, %k : f32
+    %q = arith.addf %o, %p : f32
+    linalg.yield %q : f32
+  }
+  return
+}
+
+// -----
+
+// CHECK-LABEL: func.func @channels
+// CHECK:         linalg.generic
+func.func @channels(%a: memref<2x3x6x6xf32>, %f: memref<8x2x3x3x3xf32>, %x: memref<8x4x4xf32>) {
+  // expected-remark @+1 {{it has 2 input channel dims; 1 is supported}}
+  linalg.generic {
+    indexing_maps = [affine_map<(k, h, w, c, d, r, s) -> (c, d, h + r, w + s)>,
+                     affine_map<(k, h, w, c, d, r, s) -> (k, c, d, r, s)>,
+                     affine_map<(k, h, w, c, d, r, s) -> (k, h, w)>],
+    iterator_types = ["parallel", "parallel", "parallel",
+                      "reduction", "reduction", "reduction", "reduction"]}
+    ins(%a, %f : memref<2x3x6x6xf32>, memref<8x2x3x3x3xf32>) outs(%x : memref<8x4x4xf32>) {
+  ^bb0(%i: f32, %k: f32, %o: f32):
+    %p = arith.mulf %i, %k : f32
+    %q = arith.addf %o, %p : f32
+    linalg.yield %q : f32
+  }
+  return
+}
