@@ -81,6 +81,7 @@ def lower_module(module: Any, options: CompileOptions) -> LoweredModule:
 def load_module(source: Any) -> Any:
     """The `source` of `lower_source` as a `builtin.module` of our own, in a context of the upstream
     bindings. Raises UserError, or Failure after diagnostics."""
+    from mopt_mlir.decomposition import decompose
     from mopt_mlir.source import Source, parse, read
 
     if isinstance(source, Source):
@@ -95,6 +96,7 @@ def load_module(source: Any) -> Any:
         text = _source_of_module(source)
     module = parse(text, bindings(_UPSTREAM).ir.Context()).operation
     _name_parameters(module, text.lines)
+    decompose(module)
     return module
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from mopt_mlir import plan_attribute
 from mopt_mlir.bindings import Bindings
 from mopt_mlir.constants import constant_value
+from mopt_mlir.decomposition import PART
 from mopt_mlir.diagnostics import NOT_TILED, emit
 from mopt_mlir.extract import Convolution, UnsupportedError, extract, indexing_maps
 from mopt_mlir.machine import Machine
@@ -102,6 +103,8 @@ def convolutions(module: Any, bindings: Bindings) -> list[Convolution]:
 
 def _reduces(operation: Any, bindings: Bindings) -> bool:
     """Whether an operation has a loop that its result lacks; others are no candidates for tiling,
-    and nobody expects a remark on a fill or a ReLU."""
+    and nobody expects a remark on a fill or a ReLU, or on the sum of a softmax."""
+    if PART in operation.attributes:
+        return False
     maps = indexing_maps(operation, bindings)
     return bool(maps) and maps[-1].n_dims > len(maps[-1].results)

@@ -36,11 +36,13 @@ class LowerToLLVMPass(Pass):
             raise UserError(f"{self.name}: threads={self.threads} is not from 0 to {MOST_CORES}")
 
     def run(self, module: Any) -> None:
+        from mopt_mlir.decomposition import decompose
         from mopt_mlir.lowering.accesses import mark_accesses
         from mopt_mlir.lowering.bufferize import bufferize
         from mopt_mlir.lowering.entries import annotate_entries
         from mopt_mlir.lowering.to_llvm import lower_to_llvm
 
+        decompose(module)
         bufferize(module)
         annotate_entries(module)
         lower_to_llvm(module, self.threads)

@@ -298,8 +298,8 @@ def sums_seconds(problem: Problem, machine: Machine, plan: Plan) -> float:
     """The part of the seconds of DRAM in which memory for partial sums comes and goes, at least.
 
     Sums that do not wait in the output (`keeps_sums_in_output`) wait in scratch memory, which no
-    cache has at first: those of all tiles of a level, on each core, if the loops around them split the
-    reduction. (Those of more tiles if other loops lie inside of these; the solver sees to that
+    cache has at first: those of all tiles of a level, on each core, if the loops around them split
+    the reduction. (Those of more tiles if other loops lie inside of these; the solver sees to that
     among plans of the same cost. Those of L1 tiles are few.)
     """
     if keeps_sums_in_output(problem, plan.microkernel):

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 import mopt_mlir
-from mopt_mlir import UserError
+from mopt_mlir import UserError, decomposition
 from mopt_mlir.bindings import bindings
+from mopt_mlir.diagnostics import Diagnostic, sink
 
 F32 = np.float32
 
@@ -459,3 +460,35 @@ def test_an_example_compiles_for_the_host():
     images, filters, output = (np.ones(shape, F32) for shape in shapes)
     function(images, filters, output)
     assert (output == 64 * 3 * 3).all()
+
+
+@pytest.mark.parametrize("rows", ["4", "?"])
+def test_a_softmax_is_computed_and_is_no_convolution_that_should_have_been_tiled(rows: str) -> None:
+    source = f"""
+      func.func @soft(%a: tensor<{rows}x8xf32>) -> tensor<{rows}x8xf32> {{
+        %0 = linalg.softmax dimension(1) ins(%a : tensor<{rows}x8xf32>)
+            outs(%a : tensor<{rows}x8xf32>) -> tensor<{rows}x8xf32>
+        return %0 : tensor<{rows}x8xf32>
+      }}"""
+    diagnostics: list[Diagnostic] = []
+    with sink(diagnostics.append):
+        soft = mopt_mlir.compile(source, require_tiled=True)["soft"]
+    assert diagnostics == []
+    logits = np.linspace(-90, 90, 32, dtype=np.float32).reshape(4, 8)
+    powers = np.exp(logits.astype(np.float64) - logits.max(axis=1, keepdims=True))
+    np.testing.assert_allclose(soft(logits), powers / powers.sum(axis=1, keepdims=True), rtol=1e-5)
+
+
+def test_bindings_that_cannot_take_a_softmax_apart_say_that_it_is_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def lacks(name: str) -> None:
+        raise ImportError(name)
+
+    monkeypatch.setattr(decomposition, "import_module", lacks)
+    with pytest.raises(UserError, match=r"'linalg.softmax' cannot be lowered to LLVM"):
+        mopt_mlir.compile("""func.func @soft(%a: tensor<8xf32>) -> tensor<8xf32> {
+          %0 = linalg.softmax dimension(0) ins(%a : tensor<8xf32>) outs(%a : tensor<8xf32>)
+              -> tensor<8xf32>
+          return %0 : tensor<8xf32>
+        }""")
