@@ -39,6 +39,9 @@ MOST_ACCUMULATORS = 64
 PACKINGS = ("none", "whole", "L3", "L2", "L1")
 """Where weights are rearranged into panels: not at all, in front of the nest, or per tile."""
 
+PLACES_TO_PACK = PACKINGS[1:]
+"""From the outside in."""
+
 
 @dataclass(frozen=True)
 class Microkernel:

@@ -13,7 +13,7 @@ import numpy as np
 
 from mopt_mlir.machine.machine import Machine
 from mopt_mlir.model.cost import predict
-from mopt_mlir.plan import LEVELS, Plan
+from mopt_mlir.plan import LEVELS, PACKINGS, Plan
 from mopt_mlir.problem import Problem
 from mopt_mlir.solver.arrays import Floats, Ints
 from mopt_mlir.solver.evaluate import Evaluator
@@ -121,11 +121,10 @@ def _points(evaluate: Evaluator, tilings: Ints) -> Floats:
     fixed = [np.log([choice.unit(dim) for dim in names]), np.log([choice.ways(d) for d in names])]
     lanes = [DECISION * (dim == choice.kernel.lanes) for dim in names]
     decided = [costs.classes[:, level] for level in range(len(LEVELS))]
-    places = ("none", "whole", *LEVELS)
-    packing = np.array([places.index(name) for name in evaluate.packings])[costs.packing]
+    packing = np.array([PACKINGS.index(name) for name in evaluate.packings])[costs.packing]
     axes = [
         *(_one_hot(column, len(evaluate.classes)) for column in decided),
-        _one_hot(packing, len(places)),
+        _one_hot(packing, len(PACKINGS)),
     ]
     same = np.tile(np.concatenate([*fixed, lanes]), (len(tilings), 1))
     return np.concatenate([np.log(sizes).reshape(len(tilings), -1), same, *axes], axis=1)

@@ -29,7 +29,7 @@ from mopt_mlir.model.footprint import joined_dims, memory_axes
 from mopt_mlir.model.microkernel import whole_to_pack
 from mopt_mlir.model.packing import PACKED_COPIES, in_place_exposed
 from mopt_mlir.model.rates import OUTPUT_PASSES
-from mopt_mlir.plan import LEVELS, keeps_sums_in_output
+from mopt_mlir.plan import LEVELS, PLACES_TO_PACK, keeps_sums_in_output
 from mopt_mlir.problem import Problem
 from mopt_mlir.solver.arrays import Floats, Ints
 from mopt_mlir.solver.packing import PackingCosts
@@ -103,7 +103,7 @@ class Evaluator:
         names = problem.names
         self.problem, self.machine, self.choice = problem, machine, choice
         self.classes: tuple[PermutationClass, ...] = permutation_classes(problem)
-        self.packings = ("whole", *LEVELS) if choice.packs else (choice.free_packing,)
+        self.packings = PLACES_TO_PACK if choice.packs else (choice.free_packing,)
         self._at = {dim: index for index, dim in enumerate(names)}
         self._parallel = [self._at[dim] for dim in problem.parallel_dims]
         self._spanned = [self._at[dim] for dim in whole_to_pack(problem, choice.kernel)]

@@ -11,7 +11,7 @@ import numpy as np
 
 from mopt_mlir.model.cost import MEMORY
 from mopt_mlir.model.packing import IN_COMMON, PACK_PASSES, pack_cycles, seconds_to_wait
-from mopt_mlir.plan import LEVELS
+from mopt_mlir.plan import LEVELS, PLACES_TO_PACK
 from mopt_mlir.problem import Problem
 from mopt_mlir.solver.arrays import Floats, Ints
 from mopt_mlir.solver.space import Choice
@@ -53,4 +53,4 @@ class PackingCosts:
     def _cycles(self) -> dict[str, float]:
         """Of one weight, by the place."""
         kernel = self.choice.kernel
-        return {place: pack_cycles(self.problem, kernel, place) for place in ("whole", *LEVELS)}
+        return {place: pack_cycles(self.problem, kernel, place) for place in PLACES_TO_PACK}

@@ -20,7 +20,7 @@ from mopt_mlir.machine.machine import Machine
 from mopt_mlir.model.classes import permutation_classes
 from mopt_mlir.model.cost import line_bytes, room_bytes
 from mopt_mlir.model.footprint import Axis, MemoryAxis, memory_axes
-from mopt_mlir.plan import LEVELS
+from mopt_mlir.plan import LEVELS, PLACES_TO_PACK
 from mopt_mlir.problem import Problem, Tensor
 from mopt_mlir.solver.convex import lower_hull
 from mopt_mlir.solver.sizes import (
@@ -154,7 +154,7 @@ class Variables:
             self.add(self.sum(binaries) == 1)
         self.place: dict[str, Any] = {}
         if any(choice.packs for choice in self.choices):
-            self.place = {name: self.binary(f"pack:{name}") for name in ("whole", *LEVELS)}
+            self.place = {name: self.binary(f"pack:{name}") for name in PLACES_TO_PACK}
             packs = self.of_choice(float(choice.packs) for choice in self.choices)
             self.add(self.sum(self.place.values()) == packs)
 
