@@ -89,7 +89,7 @@ def extract(operation: Any, bindings: Bindings) -> Convolution:
 
 def _why_not(operation: Any) -> str:
     if operation.name == "linalg.generic" and len(operation.operands) == 3:
-        return "MLIR does not see a convolution in it: its first operand has to be the input"
+        return "MLIR sees no convolution of input, weights and output, in this order, in it"
     return "it is not a convolution"
 
 
@@ -167,6 +167,9 @@ def _problem(operation: Any, types: list[Any], element: ElementType, bindings: B
         [_linear_form(expr, position_names, bindings) for expr in map_.results] for map_ in maps
     ]
     extents = _extents(forms[1:], types[1:])
+    loops = [dim for axis in forms[1] for dim in axis.dims]
+    if len(loops) != len(set(loops)):  # a diagonal, which has no panels
+        raise UnsupportedError("one of its loops moves along two axes of the weights")
     missing = [name for name, _ in roles.values() if name not in extents]
     if missing:
         raise UnsupportedError(f"the extent of loop {', '.join(missing)} is not given by a shape")

@@ -7,6 +7,8 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from os import PathLike, fspath
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from mopt_mlir.bindings import bindings_of
@@ -25,6 +27,8 @@ SPLIT_MARKER = "// -----"
 """A line of its own between the chunks of a file, as in MLIR's tests."""
 
 _BYTECODE_MAGIC = b"ML\xefR"
+_MAPPED_BYTES = (1 << 16) + 64
+"""LLVM maps files of four pages and more, unless they end with a page."""
 _UNNAMED = "-"  # what MLIR's parser calls a text; it has no parameter for the name
 
 
@@ -81,26 +85,53 @@ def parse(source: Source, context: Any) -> Any:
 
     Diagnostics go to the sink; raises Failure after them if the source is not valid.
     """
+    if source.is_bytecode:
+        return _parse_bytecode(source, context)
     ir = bindings_of(context).ir
-    data = source.data if source.is_bytecode else b"\n" * (source.line - 1) + source.data
     try:
-        with sink(_naming(source.name)), collected_from(context):
-            module = ir.Module.parse(data, context)
+        with sink(_naming(source.name, _UNNAMED)), collected_from(context):
+            module = ir.Module.parse(b"\n" * (source.line - 1) + source.data, context)
     except ir.MLIRError:
         raise Failure(f"{source.name} does not parse") from None
-    if not source.is_bytecode:
-        _name_locations(module, source.name)
+    _name_locations(module, source.name)
     return module
 
 
-def _naming(name: str) -> Sink:
+def _parse_bytecode(source: Source, context: Any) -> Any:
+    """From a file that is mapped into memory. Elsewhere bytecode begins anywhere, and MLIR refuses
+    it, if it has large constants, where it does not begin at a multiple of their alignment."""
+    ir = bindings_of(context).ir
+    with TemporaryDirectory() as directory:
+        path = Path(directory, "bytecode")
+        path.write_bytes(_large(source.data))
+        try:
+            with sink(_naming(source.name, str(path))), collected_from(context):
+                return ir.Module.parseFile(str(path), context)
+        except ir.MLIRError:
+            raise Failure(f"{source.name} does not parse") from None
+
+
+def _large(bytecode: bytes) -> bytes:
+    """Bytecode so large that MLIR maps it, what follows the name of its producer moved by whole
+    lines: that name is longer. (The header is the magic number, a version, and the name, which ends
+    with a zero; the version takes as many bytes as its first one has zeros at the end, and one.)
+    """
+    start = len(_BYTECODE_MAGIC)
+    version = bytecode[start : start + 1] or b"\1"
+    end = bytecode.find(b"\0", start + (version[0] & -version[0]).bit_length())
+    return bytecode[:end] + b" " * _MAPPED_BYTES + bytecode[end:]
+
+
+def _naming(name: str, unnamed: str) -> Sink:
+    """What calls the source by its name, not by the one that the parser knows."""
     outer = current_sink()
 
     def forward(diagnostic: Diagnostic) -> None:
         # without a line where it is about all of the source, as of damaged bytecode
-        if f"{diagnostic.location}:".startswith(f"{_UNNAMED}:"):
-            location = name + diagnostic.location.removeprefix(_UNNAMED)
-            diagnostic = replace(diagnostic, location=location)
+        if f"{diagnostic.location}:".startswith(f"{unnamed}:"):
+            location = name + diagnostic.location.removeprefix(unnamed)
+            message = diagnostic.message.rstrip()  # a name of a producer is longer than it was
+            diagnostic = replace(diagnostic, location=location, message=message)
         outer(diagnostic)
 
     return forward

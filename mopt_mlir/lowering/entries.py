@@ -16,9 +16,11 @@ from mopt_mlir.lowering.func_ops import (
     argument_attributes,
     functions_of,
     is_public,
+    name_of,
     set_argument_attributes,
     set_result_attributes,
 )
+from mopt_mlir.lowering.operations import find
 from mopt_mlir.lowering.results import RESULT
 
 ENTRY = "mopt.entry"
@@ -104,9 +106,14 @@ def annotate_entries(module: Any) -> None:
     lowering for the calling convention that fits it.
 
     A function that cannot be called from outside, because a parameter has a type that C does not
-    have, gets a warning instead.
+    have, gets a warning instead; so does one in a module inside of this one.
     """
     ir = bindings_of(module).ir
+    for function in find(module, "func.func"):
+        inside = function.parent.operation != module
+        if inside and len(function.regions[0].blocks) and is_public(function):
+            message = f"@{name_of(function)} cannot be called from C: it is in a module of its own"
+            emit("warning", function.location, message)
     with module.context:
         for function in functions_of(module):
             attributes = argument_attributes(function)

@@ -99,7 +99,7 @@ class PlanCache:
     def get(self, key: str) -> Plan | None:
         """The plan that was stored, or None. Emits a remark if there is an entry, but a bad one."""
         path = self._path(key)
-        if path is None:
+        if path is None or not path.is_file():  # a pipe would keep us waiting
             return None
         try:
             data = path.read_bytes()

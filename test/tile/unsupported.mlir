@@ -154,3 +154,22 @@ func.func @channels(%a: memref<2x3x6x6xf32>, %f: memref<8x2x3x3x3xf32>, %x: memr
   }
   return
 }
+
+// -----
+
+// CHECK-LABEL: func.func @diagonal
+// CHECK:         linalg.generic
+func.func @diagonal(%a: memref<7x5xf32>, %f: memref<5x16x5xf32>, %x: memref<7x16xf32>) {
+  // expected-remark @+1 {{'linalg.generic' is not tiled: one of its loops moves along two axes of the weights}}
+  linalg.generic {indexing_maps = [affine_map<(h, k, c) -> (h, c)>,
+                                   affine_map<(h, k, c) -> (c, k, c)>,
+                                   affine_map<(h, k, c) -> (h, k)>],
+                  iterator_types = ["parallel", "parallel", "reduction"]}
+    ins(%a, %f : memref<7x5xf32>, memref<5x16x5xf32>) outs(%x : memref<7x16xf32>) {
+  ^bb0(%p: f32, %q: f32, %o: f32):
+    %m = arith.mulf %p, %q : f32
+    %n = arith.addf %o, %m : f32
+    linalg.yield %n : f32
+  }
+  return
+}

@@ -267,3 +267,12 @@ def test_help_loads_nothing_heavy():
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert "usage: mopt-compile" in done.stdout
     assert done.stdout.endswith("set()\n")
+
+
+def test_functions_in_a_module_inside_are_warned_of(run):
+    Path("nested.mlir").write_text(f"module @outer {{ module @inner {{ {ADD} }} }}")
+    code, errors = run("nested.mlir", "-o", "nested.o")
+    assert code == 0
+    assert errors == (
+        "nested.mlir:2:1: warning: @add cannot be called from C: it is in a module of its own\n"
+    )

@@ -79,6 +79,24 @@ def test_standard_input_is_the_default(run, name):
     assert run(*name, stdin=GOOD.encode()) == run("good.mlir")
 
 
+def test_bytecode_with_aligned_constants_is_read(run, tmp_path):
+    """Which MLIR refuses unless it begins at a multiple of their alignment."""
+    (tmp_path / "constant.mlir").write_text("""
+      memref.global "private" constant @w : memref<4xf32> = dense_resource<w>
+      {-# dialect_resources: {builtin: {w: "0x400000000000803F000000400000404000008040"}} #-}
+    """)
+    assert run("constant.mlir", "--emit-bytecode", "-o", "constant.mlirbc") == (0, "", "")
+    bytecode = (tmp_path / "constant.mlirbc").read_bytes()
+    for _ in range(4):
+        code, text, errors = run(stdin=bytecode)
+        assert (code, errors) == (0, "")
+        assert "0x400000000000803F000000400000404000008040" in text
+    code, _, errors = run(stdin=bytecode[: len(bytecode) // 2])
+    assert code == 1
+    assert all(line.startswith("<stdin>: ") for line in errors.splitlines())
+    assert "  " not in errors
+
+
 def test_bytecode_is_read_from_files_and_standard_input(run, tmp_path):
     assert run("good.mlir", "--emit-bytecode", "-o", "good.mlirbc") == (0, "", "")
     bytecode = (tmp_path / "good.mlirbc").read_bytes()

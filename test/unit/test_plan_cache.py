@@ -192,6 +192,15 @@ def test_a_damaged_entry_is_told_not_used_and_replaced(
     assert len(told) == 1
 
 
+def test_a_pipe_in_place_of_an_entry_keeps_nobody_waiting(cache: PlanCache, plan: Plan) -> None:
+    cache.put(KEY, plan)
+    entry(cache).unlink()
+    os.mkfifo(entry(cache))
+    assert cache.get(KEY) is None
+    cache.put(KEY, plan)
+    assert cache.get(KEY) == plan
+
+
 def test_every_single_damaged_byte_is_noticed(
     cache: PlanCache, plan: Plan, told: list[Diagnostic]
 ) -> None:

@@ -1,0 +1,14 @@
+// RUN: mopt-opt --mopt-tile="machine=znver5" --one-shot-bufferize="bufferize-function-boundaries" \
+// RUN:   --lower-affine --ownership-based-buffer-deallocation %s | FileCheck %s
+
+// MLIR can free what tiling on tensors allocates, once affine.prefetch is lowered.
+
+// CHECK-LABEL: func.func @freed
+// CHECK:         memref.prefetch
+func.func @freed(%i: tensor<1x12x12x4xf32>, %w: tensor<3x3x4x20xf32>,
+                 %o: tensor<1x10x10x20xf32>) -> tensor<1x10x10x20xf32> {
+  %0 = linalg.conv_2d_nhwc_hwcf
+      ins(%i, %w : tensor<1x12x12x4xf32>, tensor<3x3x4x20xf32>)
+      outs(%o : tensor<1x10x10x20xf32>) -> tensor<1x10x10x20xf32>
+  return %0 : tensor<1x10x10x20xf32>
+}
