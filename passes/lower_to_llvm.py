@@ -19,7 +19,8 @@ class LowerToLLVMPass(Pass):
     memref descriptors. The attribute `mopt.entry` on each of them describes its parameters.
 
     linalg operations that are still there become plain loops, ordered such that LLVM can vectorise
-    the innermost ones. It is kept from all other loops.
+    the innermost ones. It is kept from all other loops. A `linalg.softmax` on tensors is taken
+    apart first.
 
     `affine.parallel` and `scf.parallel` become OpenMP parallel loops unless `threads` is 1.
     """
