@@ -33,6 +33,7 @@ PLAN = """ {{mopt.plan = {{
                       reduction = ["c", "r", "s"]}},
       levels = [{{name = "L1", order = ["k", "h", "w", "c", "r", "s"],
                  tile = {{k = 16, h = {h}, w = 12, c = 8, r = 3, s = 3}}}}]}}}}"""
+TINY = "haswell,L1.size=64,L1.ways=1"
 MATMUL = """
 func.func @matmul(%a: memref<4x5xf32>, %b: memref<5x6xf32>, %c: memref<4x6xf32>) {
   linalg.matmul ins(%a, %b : memref<4x5xf32>, memref<5x6xf32>) outs(%c : memref<4x6xf32>)
@@ -91,6 +92,13 @@ def test_one_function(run: Run) -> None:
     code, text, errors = run("all.mlir", "--entry", "second", "--machine", "haswell")
     assert (code, errors) == (0, "")
     assert text.startswith("second: k=32 h=12 w=12 c=16 r=3 s=3\n=====")
+
+
+def test_a_plan_is_explained_for_a_machine_that_the_solver_has_none_for(run: Run) -> None:
+    code, text, errors = run("by_hand.mlir", "--machine", TINY, "--format", "json")
+    assert (code, errors) == (0, "")
+    (operator,) = record(text)
+    assert [a for a in operator["alternatives"] if a["kind"] == "plan"] == []
 
 
 def test_a_function_is_explained_with_those_that_it_calls(run: Run, tmp_path: Path) -> None:
@@ -196,6 +204,7 @@ def test_without_matplotlib_nothing_is_written(run: Run, monkeypatch: pytest.Mon
         (["wrong.mlir"], "wrong.mlir:4:3: error: 'mopt.plan': L1.tile[h] = 13 is not in [1, 12]"),
         (["none.mlir"], "none.mlir: error: cannot read it"),
         (["sizes.json", "--machine", "haswel"], "did you mean 'haswell'?"),
+        (["sizes.json", "--machine", TINY], f"no plan for machine '{TINY}': no register tile fits"),
         (["sizes.json", "--threads", "0"], "threads=0: at least one is needed"),
         (["sizes.json", "--html", "-"], "--html needs a file; for standard output use --format"),
         (["sizes.json", "--html", "no/a.html"], "no/a.html: error: cannot write it"),
