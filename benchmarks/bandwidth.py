@@ -13,10 +13,10 @@ def measure_bandwidths(cpus: Sequence[int]) -> dict[str, float]:
     """GB/s at which `cpus` together read from every level and write to memory, by the names that
     calibration uses; the best of several runs."""
     from mopt_mlir.machine import host
-    from mopt_mlir.machine.bench import HostBench
     from mopt_mlir.machine.facts import observe
-    from mopt_mlir.machine.measurement import best, measure
     from mopt_mlir.machine.quantities import READS, WRITES
+    from mopt_mlir.measuring.bench import HostBench
+    from mopt_mlir.measuring.measurement import best, measure
 
     facts, threads = observe(), len(cpus)
     with HostBench(host(), cpus, sharing=-(-facts.cores // facts.domains)) as bench:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from mopt_mlir.executable import Executable
+    from mopt_mlir.compiler.executable import Executable
 
 MEMORY = "memory"
 

@@ -10,8 +10,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from mopt_mlir import operators
 from mopt_mlir.diagnostics import UserError
+from mopt_mlir.planning import operators
 
 from .workloads import LAYOUTS, TABLE1, Workload
 
@@ -20,8 +20,8 @@ _FIXED = {"layout": LAYOUTS[0], "element": "f32"}
 
 
 def read_operators(spec: str, only: Sequence[str] = (), layout: str = LAYOUTS[0]) -> list[Workload]:
-    """The operators of Table 1 (`table1`) or of a list (see `mopt_mlir.operators`), in its order
-    and in `layout`; only those in `only`, if any are. Raises UserError, located in the file."""
+    """The operators of Table 1 (`table1`) or of a list (see `planning.operators`), in its order and
+    in `layout`; only those in `only`, if any are. Raises UserError, located in the file."""
     operators.read_list(spec)  # refuses what is not a list of operators
     path = TABLE1 if spec == operators.TABLE1 else Path(spec)
     data = json.loads(path.read_bytes())

@@ -21,9 +21,9 @@ PROCESSES = 5
 FIRST_HIT = """if True:
     from time import perf_counter
     from mopt_mlir.machine import by_name
-    from mopt_mlir.operators import TABLE1, read_list
+    from mopt_mlir.planning.operators import TABLE1, read_list
     from mopt_mlir.solver.cache import PlanCache
-    from mopt_mlir.solving import Request, look_up
+    from mopt_mlir.planning.solving import Request, look_up
     problem, machine = read_list(TABLE1)[0].problem, by_name("znver5")
     start = perf_counter()
     found = look_up(problem, machine, Request(), PlanCache())
@@ -40,10 +40,10 @@ def main() -> int:
 
 def measure(directory: Path) -> None:
     from mopt_mlir.machine import by_name
-    from mopt_mlir.operators import TABLE1, read_list
-    from mopt_mlir.plan_many import plan_many
+    from mopt_mlir.planning.operators import TABLE1, read_list
+    from mopt_mlir.planning.plan_many import plan_many
+    from mopt_mlir.planning.solving import Request, look_up
     from mopt_mlir.solver.cache import PlanCache
-    from mopt_mlir.solving import Request, look_up
 
     planned = plan_many(TABLE1, machine="znver5", jobs=1)
     report("solved", [one.solution.seconds for one in planned])

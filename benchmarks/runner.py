@@ -284,7 +284,7 @@ def _rotated(entrants: list[_Entrant], turn: int) -> list[_Entrant]:
 
 def fma_peak(configuration: Configuration, cpus: Sequence[int]) -> float:
     """The FMA peak right now, in GFLOP/s, on the cores that are measured."""
-    from mopt_mlir.peak import measure_peak
+    from mopt_mlir.measuring.peak import measure_peak
 
     cpu = AVX2_CPU if configuration.isa == "avx2" else None
     with _pinned(cpus):

@@ -122,7 +122,7 @@ def measure_planning(operators: Sequence[Workload]) -> Iterator[Planning]:
     """Plan one module of all `operators` with an empty plan cache, and with the one filled then;
     compile it, which takes the same time for both."""
     import mopt_mlir
-    from mopt_mlir.compilation import load_module, run_passes
+    from mopt_mlir.pipeline.loading import load_module, run_passes
 
     text = "".join(o.mlir().replace("@conv(", f"@{o.name}(") for o in operators)
     seconds = []

@@ -35,7 +35,7 @@ def main() -> int:
     parser.add_argument("--json", type=Path, default=Path("build/bench-smoke.json"))
     arguments = parser.parse_args()
 
-    from mopt_mlir.peak import measure_peak
+    from mopt_mlir.measuring.peak import measure_peak
 
     record: dict[str, Any] = {"host": platform.processor() or platform.machine()}
     record["peak_gflops"] = measure_peak("f32")
@@ -87,7 +87,7 @@ def check(workload: Workload, machine: str, threads: int, seed: int) -> dict[str
 def resnet_layer(workload: Workload) -> dict[str, Any]:
     """One core, warm, weights packed at compile time; the peak is measured right beside it."""
     import mopt_mlir
-    from mopt_mlir.peak import measure_peak
+    from mopt_mlir.measuring.peak import measure_peak
 
     input_, weights, output = workload.operands(0)
     start = time.perf_counter()

@@ -20,12 +20,12 @@ from pathlib import Path
 from mopt_mlir.diagnostics import UserError
 from mopt_mlir.machine.machine import Machine
 from mopt_mlir.machine.registry import by_name
-from mopt_mlir.operators import TABLE1, read_list
 from mopt_mlir.output import check_output, make_directory, write_output
 from mopt_mlir.plan import Plan
+from mopt_mlir.planning.operators import TABLE1, read_list
+from mopt_mlir.planning.solving import TIME_LIMIT
 from mopt_mlir.problem import Problem, conv2d
 from mopt_mlir.solver import solve
-from mopt_mlir.solving import TIME_LIMIT
 
 from .certificates import challenge
 from .environment import ROOT, core_cpus, cpu_model, own_versions, today

@@ -20,7 +20,7 @@ Array = NDArray[Any]
 _ROOT = Path(__file__).resolve().parents[1]
 TABLE1 = next(  # of the compiler's package, which is beside this one in a checkout, else around it
     path
-    for path in (_ROOT / "mopt_mlir/data/table1.json", _ROOT / "data/table1.json")
+    for path in (_ROOT / "mopt_mlir/planning/table1.json", _ROOT / "planning/table1.json")
     if path.exists()
 )
 

@@ -11,10 +11,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from mopt_mlir.compiler.compilation import compile
+    from mopt_mlir.compiler.executable import Executable
     from mopt_mlir.diagnostics import Diagnostic, UserError, sink
-    from mopt_mlir.executable import Executable, compile
     from mopt_mlir.machine import Machine
-    from mopt_mlir.pipeline import add_passes
+    from mopt_mlir.pipeline.steps import add_passes
     from mopt_mlir.plan import Plan
     from mopt_mlir.problem import Problem, conv2d
     from mopt_mlir.solver import solve
@@ -37,10 +38,10 @@ _HOMES = {
     "Diagnostic": "diagnostics",
     "UserError": "diagnostics",
     "sink": "diagnostics",
-    "Executable": "executable",
-    "compile": "executable",
+    "Executable": "compiler.executable",
+    "compile": "compiler.compilation",
     "Machine": "machine",
-    "add_passes": "pipeline",
+    "add_passes": "pipeline.steps",
     "Plan": "plan",
     "Problem": "problem",
     "conv2d": "problem",

@@ -1,1 +1,1 @@
-"""The passes, one file each; `mopt_mlir.pass_registry` finds them without importing them."""
+"""The passes, one file each; `pipeline.pass_registry` finds them without importing them."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from mopt_mlir.planning_pass import PlanningPass
+from mopt_mlir.planning.planning_pass import PlanningPass
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class AnalyzePass(PlanningPass):
 
     def run(self, module: Any) -> None:
         from mopt_mlir.bindings import bindings_of
-        from mopt_mlir.plan_attribute import attach
+        from mopt_mlir.planning.plan_attribute import attach
 
         bindings = bindings_of(module)
         with module.context, module.location:

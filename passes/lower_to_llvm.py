@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from mopt_mlir.pass_base import Pass, option
+from mopt_mlir.pipeline.pass_base import Pass, option
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class LowerToLLVMPass(Pass):
             raise UserError(f"{self.name}: threads={self.threads} is not from 0 to {MOST_CORES}")
 
     def run(self, module: Any) -> None:
-        from mopt_mlir.decomposition import decompose
+        from mopt_mlir.linalg.decomposition import decompose
         from mopt_mlir.lowering.accesses import mark_accesses
         from mopt_mlir.lowering.bufferize import bufferize
         from mopt_mlir.lowering.entries import annotate_entries

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from mopt_mlir.planning_pass import PlanningPass
+from mopt_mlir.planning.planning_pass import PlanningPass
 
 
 @dataclass(frozen=True)

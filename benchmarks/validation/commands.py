@@ -8,8 +8,8 @@ from math import inf
 from pathlib import Path
 
 from mopt_mlir.diagnostics import UserError
-from mopt_mlir.operators import TABLE1
 from mopt_mlir.output import make_directory
+from mopt_mlir.planning.operators import TABLE1
 
 from .. import environment
 from ..commands import console, progress_bar

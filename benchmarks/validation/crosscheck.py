@@ -54,7 +54,7 @@ def misses(workload: Workload, plan: Plan, machine: Machine) -> dict[str, int]:
 
     Raises UserError if valgrind fails.
     """
-    from mopt_mlir.ahead_of_time import compile_to_file
+    from mopt_mlir.compiler.ahead_of_time import compile_to_file
 
     sizes = [
         str(4 * prod(shape))

@@ -9,7 +9,7 @@ from ..workloads import Workload
 
 if TYPE_CHECKING:
     from mopt_mlir import Executable
-    from mopt_mlir.compile_options import CompileOptions
+    from mopt_mlir.compiler.options import CompileOptions
     from mopt_mlir.machine import Machine
     from mopt_mlir.plan import Plan
     from mopt_mlir.problem import Problem
@@ -42,7 +42,7 @@ def machine_for(isa: str) -> Machine:
 
 def options_for(isa: str) -> CompileOptions:
     """How code is generated for the host with instructions of `isa`."""
-    from mopt_mlir.compile_options import CompileOptions
+    from mopt_mlir.compiler.options import CompileOptions
 
     machine, cpu = (AVX2_MACHINE, AVX2_CPU) if isa == "avx2" else ("host", None)
     return CompileOptions(machine=machine, cpu=cpu, require_tiled=True, plan_cache=False)
@@ -50,10 +50,10 @@ def options_for(isa: str) -> CompileOptions:
 
 def module_with(workload: Workload, plan: Plan) -> Any:
     """The MLIR of a workload, its convolution carrying `plan`."""
-    from mopt_mlir import plan_attribute
     from mopt_mlir.bindings import bindings_of
-    from mopt_mlir.compilation import load_module
-    from mopt_mlir.planning import convolutions
+    from mopt_mlir.pipeline.loading import load_module
+    from mopt_mlir.planning import plan_attribute
+    from mopt_mlir.planning.planner import convolutions
 
     module = load_module(workload.mlir())
     bindings = bindings_of(module)
@@ -65,6 +65,6 @@ def module_with(workload: Workload, plan: Plan) -> Any:
 
 def compile_plan(workload: Workload, plan: Plan, isa: str) -> Executable:
     """Raises UserError if the plan does not fit or code cannot be generated."""
-    from mopt_mlir.executable import compile_with
+    from mopt_mlir.compiler.compilation import compile_with
 
     return compile_with(module_with(workload, plan), options_for(isa))

@@ -85,7 +85,7 @@ class _Code:
     @staticmethod
     def of(workload: Workload, plan: Plan, isa: str) -> _Code:
         from mopt_mlir.bindings import bindings_of
-        from mopt_mlir.compilation import lower_source
+        from mopt_mlir.compiler.compilation import lower_source
 
         options = options_for(isa)
         target = options.target_here()

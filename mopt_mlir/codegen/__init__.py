@@ -1,0 +1,1 @@
+"""From planned convolutions to affine loop nests around vector microkernels."""

@@ -13,9 +13,9 @@ from mopt_mlir.codegen.builder import Builder
 from mopt_mlir.codegen.nest import NestEmitter
 from mopt_mlir.codegen.operands import Operands
 from mopt_mlir.codegen.packing import pack_constant
-from mopt_mlir.extract import Convolution
+from mopt_mlir.linalg.extract import Convolution
 from mopt_mlir.normal_form import Groups
-from mopt_mlir.planned import PlannedConvolution
+from mopt_mlir.planning.planned import PlannedConvolution
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""From loops and vectors to the LLVM dialect, and from there to native code and how to call it."""

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mopt_mlir.bindings import Bindings, bindings_of
-from mopt_mlir.lowering.operations import find
+from mopt_mlir.operations import find
 
 _ACCESSES = (
     "memref.load",

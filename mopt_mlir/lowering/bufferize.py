@@ -7,15 +7,15 @@ from typing import Any
 from mopt_mlir.bindings import bindings_of
 from mopt_mlir.buffers import ALIGNMENT
 from mopt_mlir.diagnostics import UserError, describe
-from mopt_mlir.lowering.func_ops import (
+from mopt_mlir.func_ops import (
     argument_attributes,
     functions_of,
     name_of,
     set_argument_attributes,
 )
-from mopt_mlir.lowering.operations import find
 from mopt_mlir.lowering.pipeline import run_upstream
 from mopt_mlir.lowering.results import is_buffer, results_to_parameters
+from mopt_mlir.operations import find
 
 _BUFFERIZE = (
     "convert-elementwise-to-linalg",

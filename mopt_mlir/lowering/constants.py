@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from mopt_mlir.bindings import bindings_of
 from mopt_mlir.buffers import aligned_bytes
 from mopt_mlir.diagnostics import UserError, describe
-from mopt_mlir.lowering.operations import find
+from mopt_mlir.operations import find
 
 if TYPE_CHECKING:
     import numpy as np
@@ -69,7 +69,7 @@ def _elements(op: Any, ir: Any) -> NDArray[np.uint8] | None:
 def _resource(op: Any) -> NDArray[np.uint8]:
     import numpy as np
 
-    from mopt_mlir.constants import resource_bytes
+    from mopt_mlir.linalg.constants import resource_bytes
 
     bindings = bindings_of(op)
     value, data = op.attributes["value"], resource_bytes(op, bindings)

@@ -12,7 +12,8 @@ from typing import Any
 
 from mopt_mlir.bindings import bindings_of
 from mopt_mlir.diagnostics import emit
-from mopt_mlir.lowering.func_ops import (
+from mopt_mlir.func_ops import (
+    PARAMETER_NAME,
     argument_attributes,
     functions_of,
     is_public,
@@ -20,15 +21,12 @@ from mopt_mlir.lowering.func_ops import (
     set_argument_attributes,
     set_result_attributes,
 )
-from mopt_mlir.lowering.operations import find
 from mopt_mlir.lowering.results import RESULT
+from mopt_mlir.operations import find
 
 ENTRY = "mopt.entry"
 C_INTERFACE = "_mlir_ciface_"
 """What upstream puts in front of the name of a function that takes descriptors."""
-
-NAME = "mopt.name"
-"""The attribute that gives a parameter its name; without it parameter 0 is called `arg0`."""
 
 SCALARS = ("f32", "f64", "index", "i1", "i8", "i16", "i32", "i64")
 ELEMENTS = (*SCALARS, "f16", "complex<f32>", "complex<f64>")
@@ -118,7 +116,7 @@ def annotate_entries(module: Any) -> None:
         for function in functions_of(module):
             attributes = argument_attributes(function)
             entry = _entry_of(ir, function, attributes)
-            drop = (NAME, RESULT)
+            drop = (PARAMETER_NAME, RESULT)
             kept = [{k: v for k, v in a.items() if k not in drop} for a in attributes]
             set_argument_attributes(function, kept)
             if entry is not None:
@@ -198,7 +196,7 @@ def _entry_of(ir: Any, function: Any, attributes: list[dict[str, Any]]) -> Entry
                 ir, _numbered("result", position, count), input_, "result", position
             )
         else:
-            label = known[NAME].value if NAME in known else f"arg{index}"
+            label = known[PARAMETER_NAME].value if PARAMETER_NAME in known else f"arg{index}"
             parameter = _parameter(ir, label, input_, "write")
         parameters.append(parameter)
     results = [

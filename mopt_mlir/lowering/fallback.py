@@ -11,8 +11,8 @@ from __future__ import annotations
 from typing import Any
 
 from mopt_mlir.bindings import Bindings, bindings_of
-from mopt_mlir.lowering.operations import find
 from mopt_mlir.lowering.pipeline import run_upstream
+from mopt_mlir.operations import find
 
 _FREE = "mopt.vectorise"  # on a loop that LLVM may vectorise
 _GIVEN = "mopt.given"  # on a loop that is not the lowering's own

@@ -7,8 +7,8 @@ from typing import Any
 
 from mopt_mlir.bindings import bindings_of
 from mopt_mlir.diagnostics import UserError, describe
-from mopt_mlir.lowering.func_ops import functions_of, name_of
-from mopt_mlir.lowering.operations import find
+from mopt_mlir.func_ops import functions_of, name_of
+from mopt_mlir.operations import find
 
 _MEMORY = frozenset(("malloc", "free", "memcpy", "memmove", "memset"))
 """What generated code calls."""

@@ -6,7 +6,7 @@ from typing import Any
 
 from mopt_mlir.bindings import bindings_of
 from mopt_mlir.diagnostics import Diagnostic, collected_from, current_sink, sink
-from mopt_mlir.pass_base import PassFailure
+from mopt_mlir.pipeline.pass_base import PassFailure
 
 
 def run_upstream(module: Any, *passes: str) -> None:

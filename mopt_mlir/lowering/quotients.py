@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from mopt_mlir.bindings import bindings_of
-from mopt_mlir.lowering.operations import constant, find, operands_of
+from mopt_mlir.operations import constant, find, operands_of
 
 
 def shift_quotients(module: Any) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 from mopt_mlir.bindings import bindings_of
 from mopt_mlir.diagnostics import describe
-from mopt_mlir.extract import indexing_maps
+from mopt_mlir.linalg.extract import indexing_maps
 from mopt_mlir.lowering.shapes import Activation, Shape, product
 from mopt_mlir.lowering.sizes import Size, compute, evaluate, is_known
 

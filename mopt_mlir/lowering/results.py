@@ -9,13 +9,13 @@ from __future__ import annotations
 from typing import Any
 
 from mopt_mlir.bindings import Bindings, bindings_of
-from mopt_mlir.lowering.func_ops import (
+from mopt_mlir.func_ops import (
     argument_attributes,
     functions_of,
     name_of,
     set_argument_attributes,
 )
-from mopt_mlir.lowering.operations import find
+from mopt_mlir.operations import find
 
 RESULT = "mopt.result"
 """The attribute of a parameter that used to be a result: which one."""

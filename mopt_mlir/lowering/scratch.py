@@ -17,7 +17,7 @@ from typing import Any
 from mopt_mlir.bindings import Bindings, bindings_of
 from mopt_mlir.buffers import ALIGNMENT, SCRATCH
 from mopt_mlir.diagnostics import UserError, describe
-from mopt_mlir.lowering.operations import find
+from mopt_mlir.operations import find
 
 RELEASE = "mopt_release_scratch"
 """A function of the module that frees the blocks; it also runs when a library is unloaded."""

@@ -7,7 +7,7 @@ from itertools import count
 from typing import Any
 
 from mopt_mlir.bindings import bindings_of
-from mopt_mlir.lowering.func_ops import functions_of, name_of
+from mopt_mlir.func_ops import functions_of, name_of
 from mopt_mlir.lowering.sizes import Extent, Scalar, Size, Unknown, compute
 
 Shape = tuple[Size, ...]

@@ -9,12 +9,12 @@ from mopt_mlir.diagnostics import UserError, describe, emit
 from mopt_mlir.lowering.addresses import forget_bounds, share_addresses
 from mopt_mlir.lowering.fallback import keep_marks, linalg_to_loops, mark_loops
 from mopt_mlir.lowering.library import call_accurate_functions, check_names
-from mopt_mlir.lowering.operations import find, hidden, trips
 from mopt_mlir.lowering.pipeline import run_upstream
 from mopt_mlir.lowering.quotients import shift_quotients
 from mopt_mlir.lowering.scratch import reuse_scratch
 from mopt_mlir.lowering.unroll import is_unrolled, unroll_reductions
-from mopt_mlir.pass_base import PassFailure
+from mopt_mlir.operations import find, hidden, trips
+from mopt_mlir.pipeline.pass_base import PassFailure
 
 _TO_LOOPS = (
     "convert-vector-to-scf{full-unroll=true}",

@@ -18,7 +18,7 @@ from typing import Any
 
 from mopt_mlir.bindings import bindings_of
 from mopt_mlir.lowering.fallback import ANNOTATION, NOT_VECTORISED
-from mopt_mlir.lowering.operations import constant, find, hidden, operands_of, trips
+from mopt_mlir.operations import constant, find, hidden, operands_of, trips
 
 WIDE = 24
 """Multiply-adds of a body beside which stepping and jumping hardly weighs: it is left as it is."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from mopt_mlir.diagnostics import Failure, UserError
 
 if TYPE_CHECKING:
-    from mopt_mlir.compile_options import CompileOptions
+    from mopt_mlir.compiler.options import CompileOptions
 
 _INTERRUPTED = 130  # 128 + SIGINT, as a shell reports it
 
@@ -90,7 +90,7 @@ def add_compilation_options(parser: Parser) -> None:
 
 def compile_options(arguments: argparse.Namespace) -> CompileOptions:
     """What `add_compilation_options` has read. Raises UserError."""
-    from mopt_mlir.compile_options import CompileOptions
+    from mopt_mlir.compiler.options import CompileOptions
 
     return CompileOptions(
         machine=arguments.machine,

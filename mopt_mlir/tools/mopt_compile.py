@@ -35,7 +35,7 @@ def _parser() -> Parser:
 
 
 def _compile(arguments: argparse.Namespace) -> int:
-    from mopt_mlir.ahead_of_time import compile_to_file
+    from mopt_mlir.compiler.ahead_of_time import compile_to_file
     from mopt_mlir.source import read
 
     compile_to_file(

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-    from mopt_mlir.compile_options import CompileOptions
+    from mopt_mlir.compiler.options import CompileOptions
     from mopt_mlir.lowering.function import Function
     from mopt_mlir.machine import Machine
+    from mopt_mlir.measuring.running import Measurement, RunOptions
     from mopt_mlir.plan import Plan
-    from mopt_mlir.running import Measurement, RunOptions
     from mopt_mlir.source import Source
 
 DESCRIPTION = """\
@@ -77,11 +77,11 @@ def _run(arguments: argparse.Namespace) -> int:
     from rich.console import Console
     from rich.progress import track
 
-    from mopt_mlir.compilation import load_module
     from mopt_mlir.diagnostics import UserError
     from mopt_mlir.machine import resolve
+    from mopt_mlir.measuring.running import RunOptions
     from mopt_mlir.output import check_output
-    from mopt_mlir.running import RunOptions
+    from mopt_mlir.pipeline.loading import load_module
     from mopt_mlir.source import read
     from mopt_mlir.tools.printing import print_tables
 
@@ -109,9 +109,9 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _result(source: Source, name: str, run: RunOptions, options: CompileOptions) -> Result:
-    from mopt_mlir.choosing import choose_plans
-    from mopt_mlir.compilation import keep_only, load_module
-    from mopt_mlir.executable import compile_with
+    from mopt_mlir.compiler.choosing import choose_plans
+    from mopt_mlir.compiler.compilation import compile_with
+    from mopt_mlir.pipeline.loading import keep_only, load_module
 
     module = load_module(source)
     keep_only(name, module)  # so that times are its own
@@ -132,8 +132,8 @@ def _measured(
     """Speed, and distance from the reference; with a warning instead of the latter if there is
     something that the reference does not know."""
     from mopt_mlir.diagnostics import emit
+    from mopt_mlir.measuring.running import measure
     from mopt_mlir.reference import NotInReferenceError
-    from mopt_mlir.running import measure
 
     measured = partial(measure, function, module, threads=options.threads, cpu=options.cpu)
     try:
@@ -144,7 +144,7 @@ def _measured(
 
 
 def _public_functions(module: Any) -> list[str]:
-    from mopt_mlir.lowering.func_ops import functions_of, is_public, name_of
+    from mopt_mlir.func_ops import functions_of, is_public, name_of
 
     return [name_of(function) for function in functions_of(module) if is_public(function)]
 
@@ -152,11 +152,11 @@ def _public_functions(module: Any) -> list[str]:
 def _analyze(module: Any, options: CompileOptions) -> tuple[Plan, ...]:
     """Attach a plan to each convolution of `module` and return them. What is not tiled is for
     compiling to say."""
-    from mopt_mlir import plan_attribute
     from mopt_mlir.bindings import bindings_of
-    from mopt_mlir.compilation import run_passes
     from mopt_mlir.diagnostics import NOT_TILED, without
-    from mopt_mlir.pass_registry import create
+    from mopt_mlir.pipeline.loading import run_passes
+    from mopt_mlir.pipeline.pass_registry import create
+    from mopt_mlir.planning import plan_attribute
 
     with without(NOT_TILED):
         run_passes(module, create("mopt-analyze", **options.planning_options()))

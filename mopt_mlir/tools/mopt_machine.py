@@ -88,7 +88,8 @@ def _calibrate(threads: int | None) -> tuple[Calibration, Path]:
     from rich.progress import Progress
 
     from mopt_mlir.diagnostics import emit
-    from mopt_mlir.machine import calibration, facts, measurement
+    from mopt_mlir.machine import calibration, facts
+    from mopt_mlir.measuring import measurement
 
     # what would go wrong in the end had better go wrong now
     observed = facts.observe()

@@ -10,12 +10,19 @@ from difflib import get_close_matches
 from typing import Any
 
 from mopt_mlir.diagnostics import Diagnostic, Failure, UserError
-from mopt_mlir.driver import Driver, Settings, printer
-from mopt_mlir.options import Option, option, options_of
 from mopt_mlir.output import check_output, write_output
-from mopt_mlir.pass_base import Pass, help_of
-from mopt_mlir.pass_registry import REGISTRY, load
-from mopt_mlir.pipeline import MLIR_PASSES, MODULE, Step, UnknownPass, make_step, parse_pipeline
+from mopt_mlir.pipeline.driver import Driver, Settings, printer
+from mopt_mlir.pipeline.options import Option, option, options_of
+from mopt_mlir.pipeline.pass_base import Pass, help_of
+from mopt_mlir.pipeline.pass_registry import REGISTRY, load
+from mopt_mlir.pipeline.steps import (
+    MLIR_PASSES,
+    MODULE,
+    Step,
+    UnknownPass,
+    make_step,
+    parse_pipeline,
+)
 from mopt_mlir.source import Source, read
 from mopt_mlir.tools.command_line import exit_code
 

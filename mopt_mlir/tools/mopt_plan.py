@@ -19,7 +19,7 @@ from mopt_mlir.tools.command_line import (
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from mopt_mlir.plan_many import Planned, Progress
+    from mopt_mlir.planning.plan_many import Planned, Progress
 
 DESCRIPTION = """\
 Find the best plan for each convolution of a file and print what the model predicts of it, with the
@@ -106,9 +106,9 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _plan(arguments: argparse.Namespace) -> tuple[Planned, ...]:
-    from mopt_mlir.operators import is_list
-    from mopt_mlir.plan_many import plan_many
-    from mopt_mlir.solving import GAP, TIME_LIMIT
+    from mopt_mlir.planning.operators import is_list
+    from mopt_mlir.planning.plan_many import plan_many
+    from mopt_mlir.planning.solving import GAP, TIME_LIMIT
     from mopt_mlir.source import read
 
     with _progress_bar() as progress:

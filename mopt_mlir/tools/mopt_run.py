@@ -16,7 +16,7 @@ from mopt_mlir.tools.command_line import (
 )
 
 if TYPE_CHECKING:
-    from mopt_mlir.running import Measurement
+    from mopt_mlir.measuring.running import Measurement
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -47,8 +47,8 @@ def _parser() -> Parser:
 
 def _run(arguments: argparse.Namespace) -> int:
     from mopt_mlir.diagnostics import UserError
+    from mopt_mlir.measuring.running import RunOptions, run_entry
     from mopt_mlir.output import write_output
-    from mopt_mlir.running import RunOptions, run_entry
     from mopt_mlir.source import read
 
     options = compile_options(arguments)

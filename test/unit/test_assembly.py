@@ -20,12 +20,13 @@ import pytest
 
 from benchmarks.workloads import table1
 from mopt_mlir.bindings import bindings_of
-from mopt_mlir.compilation import load_module, lower_module, run_passes
-from mopt_mlir.compile_options import CompileOptions
+from mopt_mlir.compiler.lowered import lower_module
+from mopt_mlir.compiler.options import CompileOptions
 from mopt_mlir.lowering.native import compile_module
+from mopt_mlir.pipeline.loading import load_module, run_passes
 from mopt_mlir.plan import Level, Microkernel, Plan
-from mopt_mlir.plan_attribute import attach, attached
-from mopt_mlir.planning import convolutions
+from mopt_mlir.planning.plan_attribute import attach, attached
+from mopt_mlir.planning.planner import convolutions
 
 LLVM_MCA = Path(sysconfig.get_path("platlib"), "llvm", "bin", "llvm-mca")
 

@@ -16,7 +16,7 @@ from benchmarks.peers.iree import tensor_mlir
 from benchmarks.protocol import Configuration, Protocol
 from benchmarks.workers import Worker, WorkerError
 from benchmarks.workloads import Workload
-from mopt_mlir.compilation import load_module
+from mopt_mlir.pipeline.loading import load_module
 from mopt_mlir.reference import evaluate
 
 pytestmark = pytest.mark.xdist_group("bench")

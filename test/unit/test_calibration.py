@@ -15,13 +15,14 @@ import numpy as np
 import pytest
 
 from mopt_mlir.diagnostics import Diagnostic, UserError, sink
-from mopt_mlir.machine import Machine, by_name, calibration, host, kernels, measurement, resolve
-from mopt_mlir.machine.bench import HostBench, buffer_bytes
+from mopt_mlir.machine import Machine, by_name, calibration, host, resolve
 from mopt_mlir.machine.calibration import Calibration, Identity
 from mopt_mlir.machine.facts import observe
 from mopt_mlir.machine.quantities import QUANTITIES, READS, Quantity
 from mopt_mlir.machine.registry import SHIPPED
-from mopt_mlir.machine.team import Team
+from mopt_mlir.measuring import kernels, measurement
+from mopt_mlir.measuring.bench import HostBench, buffer_bytes
+from mopt_mlir.measuring.team import Team
 from mopt_mlir.memory import check_memory
 from mopt_mlir.problem import ElementType
 from mopt_mlir.tools.mopt_machine import main
@@ -206,7 +207,7 @@ def test_a_buffer_is_in_its_cache_before_it_is_timed(monkeypatch: pytest.MonkeyP
         return 1e-3 * rounds
 
     monkeypatch.setattr(Team, "seconds", seconds)
-    monkeypatch.setattr("mopt_mlir.machine.bench.BEYOND_CACHES", 1)  # little memory
+    monkeypatch.setattr("mopt_mlir.measuring.bench.BEYOND_CACHES", 1)  # little memory
     machine = resolve("host,L3.size=8388608,L3.ways=16,L2.size=1048576,L2.ways=16")
     quantities = {quantity.name: quantity for quantity in QUANTITIES}
     with HostBench(machine, observe().places[:1], 1) as bench:

@@ -8,21 +8,23 @@ import numpy as np
 import pytest
 
 import mopt_mlir
-from mopt_mlir import UserError, trial
+from mopt_mlir import UserError
 from mopt_mlir.bindings import bindings_of
-from mopt_mlir.choosing import _times_when_cold, choose_plans
-from mopt_mlir.compilation import load_module, lower_module
-from mopt_mlir.compile_options import DEFAULTS, CompileOptions
-from mopt_mlir.constants import constant_value
-from mopt_mlir.executable import load
-from mopt_mlir.isolation import ENTRY, isolate
+from mopt_mlir.compiler import trial
+from mopt_mlir.compiler.arguments import random_arguments
+from mopt_mlir.compiler.choosing import _times_when_cold, choose_plans
+from mopt_mlir.compiler.executable import load
+from mopt_mlir.compiler.lowered import lower_module
+from mopt_mlir.compiler.options import DEFAULTS, CompileOptions
+from mopt_mlir.linalg.constants import constant_value
+from mopt_mlir.linalg.isolation import ENTRY, isolate
 from mopt_mlir.lowering.target import host, of_cpu
 from mopt_mlir.machine import by_name
 from mopt_mlir.normal_form import normalise
-from mopt_mlir.plan_attribute import attached
-from mopt_mlir.planning import convolutions
+from mopt_mlir.pipeline.loading import load_module
+from mopt_mlir.planning.plan_attribute import attached
+from mopt_mlir.planning.planner import convolutions
 from mopt_mlir.reference import evaluate
-from mopt_mlir.running import random_arguments
 from mopt_mlir.solver import candidates
 from mopt_mlir.tools import mopt_compile
 

@@ -19,7 +19,7 @@ from benchmarks.workloads import Workload, random_workloads
 from mopt_mlir.bindings import bindings
 from mopt_mlir.codegen.index import Index
 from mopt_mlir.codegen.ranges import Range
-from mopt_mlir.extract import extract
+from mopt_mlir.linalg.extract import extract
 from mopt_mlir.machine import host
 from mopt_mlir.normal_form import normalise
 from mopt_mlir.plan import (
@@ -31,7 +31,7 @@ from mopt_mlir.plan import (
     Plan,
     streams_whole_vectors,
 )
-from mopt_mlir.plan_attribute import attach
+from mopt_mlir.planning.plan_attribute import attach
 from mopt_mlir.problem import Problem
 
 VECTOR_BYTES = host().vector_bits // 8

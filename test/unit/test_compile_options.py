@@ -6,9 +6,9 @@ import pytest
 
 import mopt_mlir
 from mopt_mlir import UserError
-from mopt_mlir.compilation import load_module
-from mopt_mlir.compile_options import CompileOptions, closest_machine
+from mopt_mlir.compiler.options import CompileOptions, closest_machine
 from mopt_mlir.lowering.target import host, of_cpu
+from mopt_mlir.pipeline.loading import load_module
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from mopt_mlir import reference, trial
+from mopt_mlir import reference
+from mopt_mlir.compiler import trial
 from mopt_mlir.tools.mopt_demo import main
 
 # in generic-avx2 the plan uses vectors that every supported host has

@@ -14,7 +14,7 @@ from mopt_mlir.machine import by_name, registry, resolve
 from mopt_mlir.machine.dlti import described, refined
 from mopt_mlir.machine.provenance import SHIPPED_FILE, describe_file
 from mopt_mlir.machine.registry import shipped
-from mopt_mlir.pipeline import add_passes
+from mopt_mlir.pipeline.steps import add_passes
 from mopt_mlir.tools.mopt_opt import main
 
 ZEN5 = replace(by_name("znver5"), name="host")

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 import mopt_mlir
-from mopt_mlir import UserError, decomposition
+from mopt_mlir import UserError
 from mopt_mlir.bindings import bindings
 from mopt_mlir.diagnostics import Diagnostic, sink
+from mopt_mlir.linalg import decomposition
 
 F32 = np.float32
 

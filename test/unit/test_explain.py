@@ -16,7 +16,6 @@ import pytest
 from benchmarks.workloads import Workload
 from mopt_mlir import UserError
 from mopt_mlir.bindings import bindings_of
-from mopt_mlir.compilation import load_module, run_passes
 from mopt_mlir.explain import Explanation, explain, units
 from mopt_mlir.explain.alternatives import KINDS
 from mopt_mlir.explain.html import to_html
@@ -26,9 +25,10 @@ from mopt_mlir.explain.text import to_text
 from mopt_mlir.loop_nest import CORES, Loop, Packing
 from mopt_mlir.machine import by_name
 from mopt_mlir.model.cost import predict
-from mopt_mlir.operators import operators_of
+from mopt_mlir.pipeline.loading import load_module, run_passes
 from mopt_mlir.plan import LEVELS, Level, Microkernel, Plan
-from mopt_mlir.plan_attribute import attached
+from mopt_mlir.planning.operators import operators_of
+from mopt_mlir.planning.plan_attribute import attached
 from mopt_mlir.problem import LinearForm, conv2d
 from mopt_mlir.solver import solve
 

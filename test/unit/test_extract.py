@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mopt_mlir.bindings import bindings
-from mopt_mlir.extract import Convolution, UnsupportedError, extract
+from mopt_mlir.linalg.extract import Convolution, UnsupportedError, extract
 from mopt_mlir.normal_form import normalise
 from mopt_mlir.problem import Role, conv2d
 

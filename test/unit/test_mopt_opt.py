@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 
 import pytest
 
-from mopt_mlir.pass_base import Pass, option
-from mopt_mlir.pass_registry import REGISTRY
+from mopt_mlir.pipeline.pass_base import Pass, option
+from mopt_mlir.pipeline.pass_registry import REGISTRY
 from mopt_mlir.tools.mopt_opt import main
 
 GOOD = "func.func @f() {\n  %0 = arith.constant 1 : i32\n  return\n}\n"

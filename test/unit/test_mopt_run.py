@@ -11,9 +11,11 @@ import pytest
 from numpy.lib.array_utils import byte_bounds
 
 from mopt_mlir import UserError, compile, reference
+from mopt_mlir.compiler.arguments import random_arguments
 from mopt_mlir.machine import host
-from mopt_mlir.peak import measure_peak
-from mopt_mlir.running import flush_caches, random_arguments, time_runs
+from mopt_mlir.machine.flushing import flush_caches
+from mopt_mlir.measuring.peak import measure_peak
+from mopt_mlir.measuring.running import time_runs
 from mopt_mlir.tools.mopt_run import main
 
 CONV = """
@@ -402,7 +404,7 @@ def test_the_peak_needs_fma():
 
 def test_random_data_does_not_depend_on_the_process(run):
     from mopt_mlir import compile
-    from mopt_mlir.running import random_arguments
+    from mopt_mlir.compiler.arguments import random_arguments
 
     entry = compile(MATMUL, machine="haswell")["matmul"].entry
     first, second = random_arguments(entry, seed=1), random_arguments(entry, seed=1)

@@ -14,9 +14,9 @@ from mopt_mlir.diagnostics import (
     errors_into,
     sink,
 )
-from mopt_mlir.pass_base import Pass, PassFailure, option, parse_options
-from mopt_mlir.pass_registry import REGISTRY, load, register
-from mopt_mlir.pipeline import add_passes, parse_pipeline
+from mopt_mlir.pipeline.pass_base import Pass, PassFailure, option, parse_options
+from mopt_mlir.pipeline.pass_registry import REGISTRY, load, register
+from mopt_mlir.pipeline.steps import add_passes, parse_pipeline
 
 PACKAGES = ["mlir", "torch_mlir"]
 FOLDABLE = """

@@ -12,11 +12,11 @@ import pytest
 
 from mopt_mlir import UserError, solver
 from mopt_mlir.diagnostics import Diagnostic, sink
-from mopt_mlir.operators import TABLE1, read_list
 from mopt_mlir.plan import Plan
-from mopt_mlir.plan_many import Planned, Task, _parallel, plan_many, work
+from mopt_mlir.planning.operators import TABLE1, read_list
+from mopt_mlir.planning.plan_many import Planned, Task, _parallel, plan_many, work
+from mopt_mlir.planning.solving import Request
 from mopt_mlir.problem import conv2d
-from mopt_mlir.solving import Request
 
 FIELDS = ["name", "k", "h", "w", "c", "r", "s"]
 SMALL = [
@@ -274,7 +274,7 @@ def test_a_cluster_without_workers_is_an_error(
     small: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     distributed = pytest.importorskip("distributed")
-    monkeypatch.setattr("mopt_mlir.plan_many.CONNECT", 0.5)
+    monkeypatch.setattr("mopt_mlir.planning.plan_many.CONNECT", 0.5)
     with (
         distributed.LocalCluster(n_workers=0, dashboard_address=":0") as empty,
         pytest.raises(UserError, match=r"has no workers; start some with 'dask worker tcp://"),

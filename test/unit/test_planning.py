@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 import mopt_mlir
-from mopt_mlir import UserError, planning
+from mopt_mlir import UserError
 from mopt_mlir.bindings import bindings
 from mopt_mlir.machine import by_name
-from mopt_mlir.solving import Request, Solution, solve
+from mopt_mlir.planning import planner as planning
+from mopt_mlir.planning.solving import Request, Solution, solve
 
 TWO_EQUAL_ONE_OTHER = """
 func.func @block(%a: memref<1x6x6x4xf32>, %f: memref<16x3x3x4xf32>, %g: memref<8x3x3x4xf32>,

@@ -18,11 +18,11 @@ import mopt_mlir
 from mopt_mlir import solver
 from mopt_mlir.diagnostics import Diagnostic, UserError, sink
 from mopt_mlir.machine import by_name
-from mopt_mlir.pipeline import add_passes
+from mopt_mlir.pipeline.steps import add_passes
 from mopt_mlir.plan import Plan
+from mopt_mlir.planning.solving import Request, look_up, solve, solve_anew, store
 from mopt_mlir.problem import conv2d
 from mopt_mlir.solver.cache import PlanCache
-from mopt_mlir.solving import Request, look_up, solve, solve_anew, store
 from mopt_mlir.tools import mopt_compile, mopt_opt, mopt_run
 
 PROBLEM = conv2d(k=64, h=56, w=56, c=64, r=3, s=3)
@@ -189,7 +189,7 @@ def test_only_the_clock_cuts_a_search_short(
     plan = replace(plan, prediction=replace(plan.prediction, lower_bound=bound))
     clock = iter((0.0, seconds))
     monkeypatch.setattr(solver, "solve", lambda *_, **__: plan)
-    monkeypatch.setattr("mopt_mlir.solving.perf_counter", lambda: next(clock))
+    monkeypatch.setattr("mopt_mlir.planning.solving.perf_counter", lambda: next(clock))
     request = Request(time_limit=5.0, gap=0.005)
     solution = solve_anew(PROBLEM, MACHINE, request)
     assert solution.cut_short == cut_short
@@ -248,7 +248,7 @@ def test_the_solvers_are_those_of_the_solver(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_usual_options_are_checked_without_the_solver() -> None:
     program = (
-        "import sys; from mopt_mlir.solving import Request; Request(2, gap=0.1).check(); "
+        "import sys; from mopt_mlir.planning.solving import Request; Request(2, gap=0.1).check(); "
         "print({'mopt_mlir.solver', 'pyscipopt', 'numpy'} & sys.modules.keys())"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)

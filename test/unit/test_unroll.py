@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from mopt_mlir import compile
-from mopt_mlir.compilation import load_module, lower_module
-from mopt_mlir.compile_options import CompileOptions
+from mopt_mlir.compiler.lowered import lower_module
+from mopt_mlir.compiler.options import CompileOptions
+from mopt_mlir.pipeline.loading import load_module
 
 F32 = np.float32
 ASSEMBLY = "llvm.inline_asm has_side_effects"

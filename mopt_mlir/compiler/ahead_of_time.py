@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from mopt_mlir.diagnostics import UserError
 
 if TYPE_CHECKING:
-    from mopt_mlir.compilation import LoweredModule
-    from mopt_mlir.compile_options import CompileOptions
+    from mopt_mlir.compiler.lowered import LoweredModule
+    from mopt_mlir.compiler.options import CompileOptions
     from mopt_mlir.lowering.target import Target
 
 SUFFIXES = {
@@ -36,7 +36,7 @@ def compile_to_file(
     are selected for the CPU of the machine. Raises UserError, before any file is touched unless
     writing itself fails; each file is replaced at one stroke.
     """
-    from mopt_mlir.compilation import lower_source
+    from mopt_mlir.compiler.compilation import lower_source
     from mopt_mlir.lowering.header import header_text
     from mopt_mlir.output import check_output, write_output
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from mopt_mlir.bindings import Bindings, enclosing_module
 from mopt_mlir.buffers import ALIGNMENT
-from mopt_mlir.extract import Convolution
+from mopt_mlir.linalg.extract import Convolution
 
 ENTRY = "convolution"
 """The name of the function in such a module."""

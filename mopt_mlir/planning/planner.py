@@ -5,21 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from mopt_mlir import plan_attribute
 from mopt_mlir.bindings import Bindings
-from mopt_mlir.constants import constant_value
-from mopt_mlir.decomposition import PART
 from mopt_mlir.diagnostics import NOT_TILED, emit
-from mopt_mlir.extract import Convolution, UnsupportedError, extract, indexing_maps
+from mopt_mlir.linalg.constants import constant_value
+from mopt_mlir.linalg.decomposition import PART
+from mopt_mlir.linalg.extract import Convolution, UnsupportedError, extract, indexing_maps
 from mopt_mlir.machine import Machine
 from mopt_mlir.normal_form import normalise
-from mopt_mlir.pass_base import PassFailure
+from mopt_mlir.pipeline.pass_base import PassFailure
 from mopt_mlir.plain_data import DataError
 from mopt_mlir.plan import Plan
-from mopt_mlir.planned import PlannedConvolution
+from mopt_mlir.planning import plan_attribute
+from mopt_mlir.planning.planned import PlannedConvolution
+from mopt_mlir.planning.solving import Request, Solution, solve
 from mopt_mlir.problem import NoPlanError, Problem
 from mopt_mlir.solver.cache import PlanCache
-from mopt_mlir.solving import Request, Solution, solve
 
 
 @dataclass

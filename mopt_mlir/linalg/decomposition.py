@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import Any
 
 from mopt_mlir.bindings import bindings_of
-from mopt_mlir.lowering.operations import find
+from mopt_mlir.operations import find
 
 PART = "mopt.part"
 """The attribute of operations that something else was made of: nobody expects them to be tiled."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from mopt_mlir.pass_base import Pass, option
-from mopt_mlir.solving import GAP, TIME_LIMIT, Request
+from mopt_mlir.pipeline.pass_base import Pass, option
+from mopt_mlir.planning.solving import GAP, TIME_LIMIT, Request
 
 if TYPE_CHECKING:
-    from mopt_mlir.planning import Planner
+    from mopt_mlir.planning.planner import Planner
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class PlanningPass(Pass):
         """What finds the plans for `module`. Raises UserError where an option makes no sense."""
         from mopt_mlir.bindings import bindings_of
         from mopt_mlir.machine import resolve
-        from mopt_mlir.planning import Planner
+        from mopt_mlir.planning.planner import Planner
         from mopt_mlir.solver.cache import PlanCache
 
         self.request.check()

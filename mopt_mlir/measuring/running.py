@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cache
 from statistics import median
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
-from mopt_mlir.buffers import aligned_bytes
-from mopt_mlir.compile_options import DEFAULTS, CompileOptions
+from mopt_mlir.compiler.arguments import bytes_of, random_arguments
+from mopt_mlir.compiler.options import DEFAULTS, CompileOptions
 from mopt_mlir.diagnostics import UserError, describe, emit
-from mopt_mlir.lowering.arrays import DTYPES
 from mopt_mlir.lowering.entries import Entry, Parameter
+from mopt_mlir.machine.flushing import flush_caches
 from mopt_mlir.memory import check_memory
 
 if TYPE_CHECKING:
@@ -28,9 +25,6 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 
 _WARM_UP = 3  # runs that are not counted
-_FLUSH_FACTOR = 4  # times the largest cache
-_KEPT_PARTS = 8  # of the largest cache: each core reads one of them
-_KEPT_READS = 8  # times after each other
 _REFERENCE_FACTOR = 18  # times the buffers: values, limits and sums of magnitudes in float64
 
 
@@ -109,8 +103,8 @@ def run_entry(
     `entry` may be left out if there is only one; what it does not need is not compiled. Raises
     UserError.
     """
-    from mopt_mlir.compilation import errors_raised, keep_only, load_module
-    from mopt_mlir.executable import compile_with
+    from mopt_mlir.compiler.compilation import compile_with
+    from mopt_mlir.pipeline.loading import errors_raised, keep_only, load_module
 
     with errors_raised():
         module = load_module(source)
@@ -132,7 +126,7 @@ def measure(
 ) -> Measurement:
     """Run a function of `module` that was compiled for `threads` and `cpu`, and measure it. Raises
     UserError for shapes that are not static, and where memory is short."""
-    from mopt_mlir.peak import measure_peak
+    from mopt_mlir.measuring.peak import measure_peak
     from mopt_mlir.reference import flops_of
 
     signature = function.entry
@@ -154,15 +148,6 @@ def measure(
     )
 
 
-def random_arguments(entry: Entry, seed: int = 0) -> list[Any]:
-    """Arguments for a function: reals from the normal distribution, integers from 0 to 7.
-
-    What a type leaves open of strides is dense. Raises UserError if a shape is not static.
-    """
-    generator = np.random.default_rng(seed)
-    return [_random(p, generator) for p in entry.parameters if p.access != "result"]
-
-
 def time_runs(
     run: Callable[[], Any], repeat: int, before_each: Callable[[], Any] | None = None
 ) -> tuple[float, ...]:
@@ -181,33 +166,6 @@ def time_runs(
     return tuple(seconds)
 
 
-def flush_caches() -> None:
-    """Read more memory than the caches hold, on every core, and then a little several times: from
-    nothing but the former the last cache of some CPUs learns to keep nothing, which slows a run
-    down that depends on it."""
-    ballast, kept = _ballast()
-    with ThreadPoolExecutor(len(ballast)) as pool:
-        list(pool.map(np.max, ballast))
-        for _ in range(_KEPT_READS):
-            list(pool.map(np.max, kept))
-
-
-@cache
-def _ballast() -> tuple[list[Array], list[Array]]:
-    """Parts for each core: one that alone is larger than a core's own caches, and one that stays in
-    the last cache beside those of the others."""
-    from mopt_mlir.machine import host
-
-    machine = host()
-    largest = max(cache.size for cache in machine.caches)
-    sizes = (
-        _FLUSH_FACTOR * largest // machine.cores,
-        largest // max(_KEPT_PARTS, 2 * machine.cores),  # in all at most half of it
-    )
-    ballast, kept = ([np.ones(size, np.uint8) for _ in range(machine.cores)] for size in sizes)
-    return ballast, kept
-
-
 def _only(entries: Sequence[Entry], where: str) -> str:
     if len(entries) == 1:
         return entries[0].name
@@ -219,56 +177,10 @@ def _only(entries: Sequence[Entry], where: str) -> str:
 
 def _check_memory(entry: Entry, run: RunOptions) -> None:
     """Raise UserError where a function's buffers are more than there is room for."""
-    needed = sum(_bytes(parameter) for parameter in entry.parameters)
+    needed = sum(bytes_of(parameter) for parameter in entry.parameters)
     if run.check:
         needed *= 1 + _REFERENCE_FACTOR
     check_memory(needed, f"'{entry.name}'", "run a smaller function, or on a machine with more")
-
-
-def _bytes(parameter: Parameter) -> int:
-    shape = [1 if size is None else size for size in parameter.shape or ()]
-    return _elements(shape, _steps(shape, parameter.strides)) * DTYPES[parameter.element].itemsize
-
-
-def _random(parameter: Parameter, generator: np.random.Generator) -> Any:
-    dtype = DTYPES[parameter.element]
-    if parameter.shape is None:
-        return _numbers(generator, dtype, 1)[0]
-    if None in parameter.shape:
-        raise UserError(
-            f"'{parameter.name}' has the dynamic shape {parameter}: call the function from Python"
-        )
-    shape = [size or 0 for size in parameter.shape]
-    steps = _steps(shape, parameter.strides)
-    strides = [step * dtype.itemsize for step in steps]
-    size = _elements(shape, steps) * dtype.itemsize
-    buffer = aligned_bytes(size).view(dtype)
-    buffer[:] = _numbers(generator, dtype, buffer.size)
-    first = sum((n - 1) * -step for n, step in zip(shape, steps, strict=True) if n and step < 0)
-    return as_strided(buffer[first:], shape, strides)
-
-
-def _elements(shape: Sequence[int], steps: Sequence[int]) -> int:
-    """How many lie between the first and the last of an array, with both; one of an empty one."""
-    if 0 in shape:
-        return 1
-    return 1 + sum((n - 1) * abs(step) for n, step in zip(shape, steps, strict=True))
-
-
-def _steps(shape: Sequence[int], strides: Sequence[int | None]) -> list[int]:
-    """The strides in elements; those that are open as if nothing lay between elements."""
-    steps: list[int] = []
-    dense = 1
-    for extent, stride in zip(reversed(shape), reversed(strides), strict=True):
-        steps.insert(0, dense if stride is None else stride)
-        dense = max(dense, abs(steps[0]) * extent)
-    return steps
-
-
-def _numbers(generator: np.random.Generator, dtype: np.dtype[Any], count: int) -> Array:
-    if dtype.kind in "iub":
-        return generator.integers(0, 2 if dtype.kind == "b" else 8, count).astype(dtype)
-    return generator.standard_normal(count).astype(dtype)
 
 
 def _peak_element(parameters: Sequence[Parameter]) -> str:

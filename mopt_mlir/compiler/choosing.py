@@ -12,25 +12,25 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from mopt_mlir import plan_attribute
 from mopt_mlir.bindings import Bindings, bindings_of
-from mopt_mlir.constants import constant_value
 from mopt_mlir.diagnostics import NOT_TILED, UserError, describe, emit, without
-from mopt_mlir.extract import Convolution
-from mopt_mlir.isolation import ENTRY, isolate
+from mopt_mlir.linalg.constants import constant_value
+from mopt_mlir.linalg.extract import Convolution
+from mopt_mlir.linalg.isolation import ENTRY, isolate
 from mopt_mlir.normal_form import normalise
 from mopt_mlir.plan import Plan
-from mopt_mlir.planning import convolutions
+from mopt_mlir.planning import plan_attribute
+from mopt_mlir.planning.planner import convolutions
+from mopt_mlir.planning.solving import Request, key_of, solve_candidates
 from mopt_mlir.problem import NoPlanError, Problem
 from mopt_mlir.solver.cache import PlanCache, version
-from mopt_mlir.solving import Request, key_of, solve_candidates
 
 if TYPE_CHECKING:
-    from mopt_mlir.compile_options import CompileOptions
+    from mopt_mlir.compiler.options import CompileOptions
+    from mopt_mlir.compiler.trial import Times
     from mopt_mlir.lowering.function import Function
     from mopt_mlir.lowering.target import Target
     from mopt_mlir.machine import Machine
-    from mopt_mlir.trial import Times
 
 _SOURCES = ("**/*.py",)
 """The modules that a measurement depends on: nearly all have a part in the code that is timed."""
@@ -108,8 +108,8 @@ class _Chooser:
     def _fastest(self, convolution: Convolution, plans: tuple[Plan, ...], constant: Any) -> int:
         """The number of the plan whose code takes least time, with cold caches, as in the model:
         what runs in between leaves nothing in them."""
-        from mopt_mlir.running import random_arguments
-        from mopt_mlir.trial import fastest
+        from mopt_mlir.compiler.arguments import random_arguments
+        from mopt_mlir.compiler.trial import fastest
 
         self._check_runs_here(convolution)
         module, operation = isolate(convolution, constant, self.bindings)
@@ -121,8 +121,8 @@ class _Chooser:
         return fastest(_times_when_cold([f.bind(*arguments) for f in functions]))
 
     def _compiled(self, module: Any) -> Function:
-        from mopt_mlir.compilation import lower_module
-        from mopt_mlir.executable import load
+        from mopt_mlir.compiler.executable import load
+        from mopt_mlir.compiler.lowered import lower_module
 
         return load(lower_module(module, self.options), self.target)[ENTRY]
 
@@ -143,8 +143,8 @@ def _times_when_cold(runs: Sequence[Callable[[], Any]]) -> Times:
     OpenMP may bind the thread that calls it to one core (OMP_PROC_BIND); what flushes, and whoever
     counts the cores of this process later, must have all of them again.
     """
-    from mopt_mlir.running import flush_caches
-    from mopt_mlir.trial import time_in_turns
+    from mopt_mlir.compiler.trial import time_in_turns
+    from mopt_mlir.machine.flushing import flush_caches
 
     cpus = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None
 

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from mopt_mlir.machine import kernels
 from mopt_mlir.machine.machine import CACHE_NAMES, Machine
 from mopt_mlir.machine.quantities import PEAKS, Quantity
-from mopt_mlir.machine.team import Team
+from mopt_mlir.measuring import kernels
+from mopt_mlir.measuring.team import Team
 from mopt_mlir.memory import check_memory
 from mopt_mlir.problem import ElementType
 

@@ -1,16 +1,15 @@
-"""Compile MLIR and run it in this process, on numpy arrays and on what exports DLPack."""
+"""Code in this process, called with numpy arrays and with what exports DLPack."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mopt_mlir.diagnostics import UserError
 
 if TYPE_CHECKING:
-    from mopt_mlir.compilation import LoweredModule
-    from mopt_mlir.compile_options import CompileOptions
+    from mopt_mlir.compiler.lowered import LoweredModule
     from mopt_mlir.lowering.entries import Entry
     from mopt_mlir.lowering.function import Function
     from mopt_mlir.lowering.target import Target
@@ -51,49 +50,6 @@ class Executable:
 
     def __repr__(self) -> str:
         return f"Executable({', '.join(map(str, self.entries))})"
-
-
-def compile(
-    source: Any,
-    *,
-    machine: str = "auto",
-    threads: int = 1,
-    cpu: str | None = None,
-    require_tiled: bool = False,
-    passes: str | None = None,
-    plan_cache: bool = True,
-    candidates: int = 1,
-) -> Executable:
-    """Compile `source` to native code in this process.
-
-    `source` is a path, MLIR text, bytecode, or a module of any MLIR Python bindings, which is left
-    as it is. `cpu` is the host unless given; `compile_options.CompileOptions` says what the others
-    are. An operation that cannot be tiled is compiled to plain loops with a warning, or refused
-    with `require_tiled`.
-
-    Raises TypeError for an argument of another type, and UserError, which carries the location, for
-    whatever else is wrong.
-    """
-    from mopt_mlir.compile_options import CompileOptions
-
-    options = CompileOptions(
-        machine=machine,
-        threads=threads,
-        cpu=cpu,
-        require_tiled=require_tiled,
-        passes=passes,
-        plan_cache=plan_cache,
-        candidates=candidates,
-    )
-    return compile_with(source, options)
-
-
-def compile_with(source: Any, options: CompileOptions) -> Executable:
-    """`compile` for whoever has its options together."""
-    from mopt_mlir.compilation import lower_source
-
-    target = options.target_here()
-    return load(lower_source(source, options, target), target)
 
 
 def load(lowered: LoweredModule, target: Target) -> Executable:

@@ -20,7 +20,7 @@ from mopt_mlir.problem import ElementType
 
 if TYPE_CHECKING:
     from mopt_mlir.codegen.builder import Builder
-    from mopt_mlir.executable import Executable
+    from mopt_mlir.compiler.executable import Executable
 
 CHAINS = 12
 """FMAs that do not depend on each other: more than latency times throughput on known CPUs (5
@@ -50,7 +50,7 @@ def compiled(vector_bits: int, cpu: str | None = None) -> Executable:
 
     `cpu` limits the instructions, as in `mopt_mlir.compile`.
     """
-    from mopt_mlir.executable import compile
+    from mopt_mlir.compiler.compilation import compile
 
     return compile(module(vector_bits), cpu=cpu, passes="canonicalize")
 

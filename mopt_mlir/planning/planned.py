@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from json import dumps
 from typing import Any
 
-from mopt_mlir.extract import Convolution
+from mopt_mlir.linalg.extract import Convolution
 from mopt_mlir.normal_form import Groups
 from mopt_mlir.plan import Plan
 from mopt_mlir.problem import Problem

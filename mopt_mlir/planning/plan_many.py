@@ -8,13 +8,21 @@ from dataclasses import dataclass, replace
 from os import fspath
 from typing import Any
 
-from mopt_mlir.compilation import errors_raised, load_module
 from mopt_mlir.diagnostics import Failure, UserError, describe, emit
 from mopt_mlir.machine import Machine, resolve
-from mopt_mlir.operators import Operator, is_list, operators_of, read_list
+from mopt_mlir.pipeline.loading import errors_raised, load_module
+from mopt_mlir.planning.operators import Operator, is_list, operators_of, read_list
+from mopt_mlir.planning.solving import (
+    GAP,
+    TIME_LIMIT,
+    Request,
+    Solution,
+    look_up,
+    solve_anew,
+    store,
+)
 from mopt_mlir.problem import NoPlanError, Problem
 from mopt_mlir.solver.cache import PlanCache, version
-from mopt_mlir.solving import GAP, TIME_LIMIT, Request, Solution, look_up, solve_anew, store
 
 BACKENDS = ("loky", "dask")
 """Those of joblib: processes of this machine, or the workers of a Dask cluster."""

@@ -9,6 +9,9 @@ from mopt_mlir.bindings import bindings_of
 VISIBILITY = "sym_visibility"
 """The attribute that functions which are private have."""
 
+PARAMETER_NAME = "mopt.name"
+"""The attribute that gives a parameter its name; without it parameter 0 is called `arg0`."""
+
 
 def functions_of(module: Any) -> list[Any]:
     """The `func.func` operations of a module that have a body."""

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from mopt_mlir.diagnostics import UserError
-from mopt_mlir.options import matching_end
+from mopt_mlir.pipeline.options import matching_end
 
 NAME = re.compile(r"[\w.-]+")
 """A pass or an op."""

@@ -19,9 +19,9 @@ from typing import Any
 
 from mopt_mlir.bindings import bindings_of
 from mopt_mlir.diagnostics import Failure, UserError, emit, errors_into
-from mopt_mlir.pass_base import Pass, parse_options
-from mopt_mlir.pass_registry import REGISTRY, load
-from mopt_mlir.pipeline_text import NAME, Element, read_elements, read_pipeline
+from mopt_mlir.pipeline.pass_base import Pass, parse_options
+from mopt_mlir.pipeline.pass_registry import REGISTRY, load
+from mopt_mlir.pipeline.text import NAME, Element, read_elements, read_pipeline
 
 MODULE = "builtin.module"
 MLIR_PASSES = "https://mlir.llvm.org/docs/Passes"

@@ -67,10 +67,10 @@ def calibrate(
     Takes SECONDS, rarely PATIENCE times as long; `progress` is told the share that is done. Raises
     UserError if the host has fewer cores, or too little memory, or cannot run the generated code.
     """
-    from mopt_mlir.machine.bench import HostBench
     from mopt_mlir.machine.detection import machine_of
     from mopt_mlir.machine.facts import observe
     from mopt_mlir.machine.registry import names, shipped
+    from mopt_mlir.measuring.bench import HostBench
 
     facts = observe()
     machine = machine_of(facts, map(shipped, names()))

@@ -13,7 +13,7 @@ from math import prod
 from typing import Any
 
 from mopt_mlir.bindings import Bindings
-from mopt_mlir.initializer import Initializer, initializer_of
+from mopt_mlir.linalg.initializer import Initializer, initializer_of
 from mopt_mlir.problem import (
     Dim,
     ElementType,

@@ -27,7 +27,7 @@ TABLE1 = "table1"
 """The name of the list that comes with this package: the convolutions of Yolo-9000, ResNet-18 and
 MobileNet that Table 1 of the paper measures."""
 
-_LISTS: Mapping[str, Path] = {TABLE1: Path(__file__).parent / "data" / "table1.json"}
+_LISTS: Mapping[str, Path] = {TABLE1: Path(__file__).with_name("table1.json")}
 
 _SIZES = ("k", "h", "w", "c", "r", "s")
 _REQUIRED = ("name", *_SIZES)
@@ -92,9 +92,9 @@ def operators_of(module: Any) -> tuple[Operator, ...]:
     but might have been.
     """
     from mopt_mlir.bindings import bindings_of
-    from mopt_mlir.constants import constant_value
+    from mopt_mlir.linalg.constants import constant_value
     from mopt_mlir.normal_form import normalise
-    from mopt_mlir.planning import convolutions
+    from mopt_mlir.planning.planner import convolutions
 
     bindings = bindings_of(module)
     found = convolutions(module, bindings)

@@ -12,7 +12,7 @@ from inspect import cleandoc
 from typing import Any, ClassVar, TypeVar
 
 from mopt_mlir.diagnostics import Failure, UserError
-from mopt_mlir.options import given_options, option, options_of, parse_options_text
+from mopt_mlir.pipeline.options import given_options, option, options_of, parse_options_text
 
 __all__ = ["Pass", "PassFailure", "help_of", "option", "parse_options"]
 

@@ -9,7 +9,7 @@ from mopt_mlir.diagnostics import UserError, emit
 
 if TYPE_CHECKING:
     from mopt_mlir.lowering.target import Target
-    from mopt_mlir.pass_base import Pass
+    from mopt_mlir.pipeline.pass_base import Pass
 
 AUTO = "auto"
 HOST = "host"
@@ -75,7 +75,7 @@ class CompileOptions:
 
     def first_passes(self) -> str | Pass:
         """What runs in front of the lowering, for `mopt_mlir.add_passes`."""
-        from mopt_mlir.pass_registry import create
+        from mopt_mlir.pipeline.pass_registry import create
 
         if self.passes is not None:
             return self.passes

@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import Any
 
 from mopt_mlir.diagnostics import UserError
-from mopt_mlir.pass_base import Pass
+from mopt_mlir.pipeline.pass_base import Pass
 
 REGISTRY: dict[str, str | type[Pass]] = {
     "mopt-analyze": "mopt_mlir.passes.analyze:AnalyzePass",

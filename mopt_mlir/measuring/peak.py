@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mopt_mlir.lowering.target import check_runs_here, of_cpu, vector_bits
-from mopt_mlir.machine.bench import numbers
 from mopt_mlir.machine.facts import observe
-from mopt_mlir.machine.kernels import CHAINS, compiled
-from mopt_mlir.machine.team import Team
+from mopt_mlir.measuring.bench import numbers
+from mopt_mlir.measuring.kernels import CHAINS, compiled
+from mopt_mlir.measuring.team import Team
 from mopt_mlir.problem import ElementType
 
 _SECONDS = 5e-3  # of one run: long enough to reach the sustained clock, short enough to repeat

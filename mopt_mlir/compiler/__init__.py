@@ -1,0 +1,1 @@
+"""From a source to native code, in this process or in files."""

@@ -1,0 +1,71 @@
+"""Compile a source: to the LLVM dialect, or all the way, to functions in this process."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from mopt_mlir.compiler.executable import Executable, load
+from mopt_mlir.compiler.lowered import LoweredModule, lower_module
+from mopt_mlir.compiler.options import CompileOptions
+from mopt_mlir.pipeline.loading import errors_raised, load_module
+from mopt_mlir.pipeline.pass_base import Pass
+
+if TYPE_CHECKING:
+    from mopt_mlir.lowering.target import Target
+
+
+def compile(
+    source: Any,
+    *,
+    machine: str = "auto",
+    threads: int = 1,
+    cpu: str | None = None,
+    require_tiled: bool = False,
+    passes: str | None = None,
+    plan_cache: bool = True,
+    candidates: int = 1,
+) -> Executable:
+    """Compile `source` to native code in this process.
+
+    `source` is a path, MLIR text, bytecode, or a module of any MLIR Python bindings, which is left
+    as it is. `cpu` is the host unless given; `compiler.options.CompileOptions` says what the others
+    are. An operation that cannot be tiled is compiled to plain loops with a warning, or refused
+    with `require_tiled`.
+
+    Raises TypeError for an argument of another type, and UserError, which carries the location, for
+    whatever else is wrong.
+    """
+    options = CompileOptions(
+        machine=machine,
+        threads=threads,
+        cpu=cpu,
+        require_tiled=require_tiled,
+        passes=passes,
+        plan_cache=plan_cache,
+        candidates=candidates,
+    )
+    return compile_with(source, options)
+
+
+def compile_with(source: Any, options: CompileOptions) -> Executable:
+    """`compile` for whoever has its options together."""
+    target = options.target_here()
+    return load(lower_source(source, options, target), target)
+
+
+def lower_source(source: Any, options: CompileOptions, target: Target) -> LoweredModule:
+    """Tile the convolutions of `source` and lower all of it to the LLVM dialect.
+
+    `source` is that of `load_module`, `target` what code will be generated for. Raises UserError.
+    """
+    first = options.first_passes()
+    if isinstance(first, Pass):
+        first.check()  # a wrong name is not a mistake in the source
+    with errors_raised():
+        module = load_module(source)
+        options.compare_vectors(target, module)
+        if options.candidates > 1:
+            from mopt_mlir.compiler.choosing import choose_plans
+
+            choose_plans(module, options, target)
+        return lower_module(module, options)

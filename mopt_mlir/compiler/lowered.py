@@ -1,0 +1,63 @@
+"""From a module to one of the LLVM dialect: what running and writing files share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from mopt_mlir.diagnostics import NOT_TILED, Diagnostic, UserError, current_sink, sink
+from mopt_mlir.func_ops import functions_of, name_of
+from mopt_mlir.lowering.entries import Entry, entry_functions, read_entry
+from mopt_mlir.lowering.requirements import Requirement, requirements
+from mopt_mlir.pipeline.loading import run_passes
+from mopt_mlir.pipeline.pass_registry import create
+
+if TYPE_CHECKING:
+    from mopt_mlir.compiler.options import CompileOptions
+
+
+@dataclass(frozen=True)
+class LoweredModule:
+    """A module of the LLVM dialect, the functions that can be called in it, and by name what these
+    demand of the sizes that their types leave open."""
+
+    module: Any
+    entries: tuple[Entry, ...]
+    requirements: Mapping[str, tuple[Requirement, ...]]
+
+
+def lower_module(module: Any, options: CompileOptions) -> LoweredModule:
+    """Tile the convolutions of `module` and lower all of it to the LLVM dialect, in place.
+
+    Raises UserError, or Failure after diagnostics.
+    """
+    demands = {name_of(f): requirements(f) for f in functions_of(module)}
+    with _fallback_reported(options.require_tiled):
+        run_passes(module, options.first_passes())
+    run_passes(module, create("mopt-lower-to-llvm", threads=options.threads))
+    entries = tuple(map(read_entry, entry_functions(module)))
+    return LoweredModule(module, entries, {e.name: demands.get(e.name, ()) for e in entries})
+
+
+@contextmanager
+def _fallback_reported(is_error: bool) -> Iterator[None]:
+    """Make warnings, or one error, of the remarks on operations that are not tiled."""
+    outer = current_sink()
+    refused: list[Diagnostic] = []
+
+    def handle(diagnostic: Diagnostic) -> None:
+        if diagnostic.topic != NOT_TILED:
+            outer(diagnostic)
+        elif is_error:
+            refused.append(diagnostic)
+        else:
+            message = f"{diagnostic.message}; it becomes plain loops"
+            outer(replace(diagnostic, severity="warning", message=message))
+
+    with sink(handle):
+        yield
+    if refused:
+        first = refused[0]
+        raise UserError(f"{first.message}, but require-tiled was given", first.location)

@@ -1,0 +1,1 @@
+"""From operations of the linalg dialect to problems: what a convolution is."""

@@ -1,0 +1,1 @@
+"""Passes, pipelines of them, and what `mopt-opt` does with a source."""

@@ -1,0 +1,1 @@
+"""From the convolutions of a module, or operators by name, to plans."""
