@@ -14,7 +14,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 from mopt_mlir.diagnostics import UserError
@@ -29,6 +29,8 @@ from mopt_mlir.solver import solve
 
 from .certificates import challenge
 from .environment import ROOT, core_cpus, cpu_model, own_versions, today
+from .solver_results import PATIENCE, Results, Solved
+from .solver_tables import replaced, summary
 
 MACHINES = ("znver5", "i7-9700k", "i9-10980xe")
 CORES = (1, 2, 8)
@@ -36,9 +38,6 @@ CORES = (1, 2, 8)
 GAP = 0.005
 UNUSUAL_GAP = 0.01
 """Proven gaps that are asked for: for Table 1, and for unusual shapes."""
-
-PATIENCE = 60.0
-"""Seconds that a proof may take where the core has other things to do; those are not counted."""
 
 CERTIFICATES = 12_000
 """Random plans per bound: more than 10^5 for each operator, over the machines and cores."""
@@ -70,36 +69,6 @@ UNUSUAL = {
 LAYOUTS = (("nchw", "fchw"), ("nhwc", "hwcf"))
 
 
-@dataclass(frozen=True)
-class Solved:
-    """One plan: how long it took to find, what the model says of it, both in seconds, and
-    `random_plans` how many random plans do not cost less than its bound."""
-
-    operator: str
-    machine: str
-    threads: int
-    solver: str
-    seconds: float
-    cost: float
-    lower_bound: float
-    random_plans: int = 0
-
-    @property
-    def gap(self) -> float:
-        return self.cost / self.lower_bound - 1
-
-
-@dataclass(frozen=True)
-class Results:
-    """All plans, the CPU they were found on, and the part of that time that this process had it."""
-
-    table1: Sequence[Solved]
-    unusual: Sequence[Solved]
-    cpu: str
-    date: str
-    share: float
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the benchmark on `argv`: 0, or 1 if a bound was found to be wrong, or after a message."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -116,8 +85,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from .solver_tables import replaced, summary
-
     make_directory(arguments.json.parent)
     check_output(arguments.json)
     results = measure(arguments.operators, arguments.certificates)

@@ -9,7 +9,7 @@ from statistics import fmean
 from mopt_mlir.diagnostics import UserError
 from mopt_mlir.planning.solving import TIME_LIMIT
 
-from .solver import PATIENCE, Results, Solved
+from .solver_results import PATIENCE, Results, Solved
 from .summary import geometric_mean
 
 BEGIN = "<!-- written by make bench-solver -->\n"

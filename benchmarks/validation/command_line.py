@@ -11,14 +11,12 @@ from mopt_mlir.tools.command_line import Parser, run_tool
 
 from ..protocol import ISAS
 from ..workloads import LAYOUTS
+from .places import DIRECTORY, HELDOUT, TESTSET
 
 DESCRIPTION = """\
 Compare what the model predicts of many plans with what measuring them and simulating their memory
 accesses says, on one core. Files of results are continued where they end, so that every command can
 be interrupted and given again."""
-
-DIRECTORY = Path("build/validation")
-TESTSET, HELDOUT = "testset", "heldout"
 
 
 def main(argv: Sequence[str] | None = None) -> int:

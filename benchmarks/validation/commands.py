@@ -15,16 +15,13 @@ from .. import environment
 from ..commands import console, progress_bar
 from ..operators import read_operators, version
 from ..workloads import LAYOUTS, Workload
-from .command_line import DIRECTORY, HELDOUT, TESTSET
 from .measure import Request as Measuring
 from .measure import measure as measure_plans
+from .places import DIRECTORY, LISTS
 from .planned import problem_of
 from .records import COMPRESSED, OF_VOLUMES
 from .simulations import Request as Simulating
 from .simulations import simulate_plans
-
-LISTS = {name: Path(__file__).with_name(f"{name}.json") for name in (TESTSET, HELDOUT)}
-"""Operators to judge the model by, beside Table 1."""
 
 _NOTHING_MEASURED = "no measurements; mopt-validate measure writes them to {}"
 

@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks import solver as benchmark
 from benchmarks.certificates import challenge
-from benchmarks.solver import Results, Solved
+from benchmarks.solver_results import Results, Solved
 from benchmarks.solver_tables import BEGIN, END, replaced, summary
 from mopt_mlir.diagnostics import UserError
 from mopt_mlir.machine import by_name

@@ -356,7 +356,7 @@ def test_a_report_of_nothing_says_how_to_measure(capsys, tmp_path, monkeypatch):
 
 def test_sets_to_test_the_model_with_have_no_operator_in_common():
     from benchmarks.operators import read_operators
-    from benchmarks.validation.commands import LISTS
+    from benchmarks.validation.places import LISTS
 
     def sizes(workload):
         return *(getattr(workload, name) for name in "nkhwcrs"), workload.strides

@@ -1,0 +1,12 @@
+"""Where lists of operators are, and where results go."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+DIRECTORY = Path("build/validation")
+
+TESTSET, HELDOUT = "testset", "heldout"
+"""Operators to judge the model by, beside Table 1."""
+
+LISTS = {name: Path(__file__).with_name(f"{name}.json") for name in (TESTSET, HELDOUT)}
