@@ -22,17 +22,6 @@ LEVELS = ("L3", "L2", "L1")
 WIDEST_VECTOR_BYTES = 64
 """A register of AVX-512."""
 
-STORED_IN_PARTS_BYTES = 32
-"""Vectors up to this wide are stored in parts, of powers of two, where not all of their lanes are:
-AVX has no other masked stores than `vmaskmovps`, which takes 12 cycles on Zen 4, two parts take 2.
-Those of AVX-512 are as fast as whole stores."""
-
-SHARED_SETS_BYTES = 512
-"""Where pixels of channels-last output are a multiple of this apart, the same channels of all of
-them fall on every eighth set of L1, or fewer. (Measured on Zen 4, cold, where the reduction is
-split: with sums in scratch memory AVX2 code takes 1.1% less time for outputs of 128 channels, 1.5%
-less for multiples of 256, up to 10% for 1024, and 0.3% more for other numbers.)"""
-
 MOST_ACCUMULATORS = 64
 """Twice the vector registers of AVX-512: room to experiment, not to exhaust memory."""
 
@@ -257,43 +246,6 @@ def streams_whole_vectors(output: Tensor, kernel: Microkernel) -> bool:
     strides = output.strides[:-1]
     aligned = all(stride is not None and stride % kernel.vector == 0 for stride in strides)
     return output.runs_along(kernel.lanes) and aligned
-
-
-def keeps_sums_in_output(problem: Problem, kernel: Microkernel) -> bool:
-    """Whether sums wait in the output for the next visit of a register tile. Else they wait in
-    scratch memory, as whole registers without gaps: where vectors do not run along the output, or
-    where they hold output channels of pixels so far apart that those of a row share few sets of the
-    caches, and would evict each other."""
-    output = problem.output
-    if not output.runs_along(kernel.lanes):
-        return False
-    if kernel.lanes in problem.input.dims:
-        return True
-    pixels = [dim for dim in problem.parallel_dims if dim in problem.input.dims]
-    steps = [output.step(dim) for dim in pixels if problem.extent(dim) > 1]
-    known = [abs(step) for step in steps if step is not None]
-    return not known or min(known) * output.element.size % SHARED_SETS_BYTES != 0
-
-
-def lies_in_rows(problem: Problem, kernel: Microkernel) -> bool:
-    """Whether the weights of each output channel, the lanes of `kernel`, are a dense row in the
-    order of its reduction, so that they can be packed by transposing whole vectors of them."""
-    weights = problem.weights
-    axes = zip(weights.axes, weights.strides, strict=True)
-    used = [(dim, stride) for axis, stride in axes for dim in axis.dims]
-    if kernel.lanes not in weights.dims:
-        return False
-    channel = [dim for dim, _ in used].index(kernel.lanes)
-    rows = [(dim, stride) for dim, stride in used[channel + 1 :] if problem.extent(dim) > 1]
-    order = [dim for dim in kernel.reduction if problem.extent(dim) > 1]
-    if not rows or [dim for dim, _ in rows] != order:
-        return False
-    step = 1
-    for dim, stride in reversed(rows):
-        if stride != step:
-            return False
-        step *= problem.extent(dim)
-    return True
 
 
 def _check_microkernel(kernel: Microkernel, problem: Problem) -> None:

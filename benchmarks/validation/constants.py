@@ -12,9 +12,9 @@ from mopt_mlir.codegen import (
 )
 from mopt_mlir.estimate import branches, residency, visits
 from mopt_mlir.estimate.times import EXPOSED
+from mopt_mlir.layout import SHARED_SETS_BYTES
 from mopt_mlir.machine import by_name
 from mopt_mlir.model import cost, microkernel, packing, rates
-from mopt_mlir.plan import SHARED_SETS_BYTES
 
 from .tables import Rows
 

@@ -1,8 +1,6 @@
 """Where accumulators come from and go to: fill, bias, partial sums, the output.
 
-Three ways to the output, by its layout: lanes next to each other in memory are whole vectors; lanes
-across it while another dim of the register tile lies along it are transposed in registers; anything
-else goes element by element.
+`layout.storing` says which of three ways they take to the output.
 """
 
 from __future__ import annotations
@@ -19,10 +17,8 @@ from mopt_mlir.codegen.partials import Partials
 from mopt_mlir.codegen.ranges import Range
 from mopt_mlir.codegen.register_tile import RegisterTile
 from mopt_mlir.codegen.transpose import transpose
+from mopt_mlir.layout import dim_along_output, runs, storing
 from mopt_mlir.problem import Problem, Role
-
-_FAR = 1 << 40
-"""Elements between neighbours of which nothing is known: they do not follow each other."""
 
 
 @dataclass(frozen=True)
@@ -144,17 +140,21 @@ class Accumulators:
     def write(self, accumulators: Sequence[Any], *, onto: bool = False) -> None:
         """Store every valid element of the accumulators to the output, or its sum with what is
         there, if `onto` that."""
-        if self.problem.output.runs_along(self.tile.lane_dim):
-            for v, vector in enumerate(self.tile.vectors):
-                for q, scalar in enumerate(self.tile.scalars):
-                    where = self._output(vector, scalar)
-                    value = accumulators[self.tile.number(v, q)]
-                    past = self.operands.nontemporal
-                    self._store(value, self.operands.output, where, vector.valid, onto, past)
-        elif (along := self._transposable()) is not None:
-            self._write_transposed(accumulators, along, onto)
+        way = storing(self.problem, self.tile.kernel, len(self.tile.scalars))
+        if way == "vectors":
+            self._write_vectors(accumulators, onto)
+        elif way == "transposed":
+            self._write_transposed(accumulators, onto)
         else:
             self._write_elements(accumulators, onto)
+
+    def _write_vectors(self, accumulators: Sequence[Any], onto: bool) -> None:
+        for v, vector in enumerate(self.tile.vectors):
+            for q, scalar in enumerate(self.tile.scalars):
+                where = self._output(vector, scalar)
+                value = accumulators[self.tile.number(v, q)]
+                past = self.operands.nontemporal
+                self._store(value, self.operands.output, where, vector.valid, onto, past)
 
     def _store(
         self,
@@ -181,33 +181,11 @@ class Accumulators:
 
     # ---- transposed --------------------------------------------------------------------------
 
-    def _transposable(self) -> str | None:
-        """A dim of the scalars that lies along the output's memory, if any."""
-        if len(self.tile.scalars) < 2 or self.tile.lanes < 2:
-            return None
-        dims = [dim for dim, _ in self.tile.scalars[0].offsets]
-        return next((dim for dim in dims if self.problem.output.runs_along(dim)), None)
-
-    def _runs(self) -> list[list[int]]:
-        """Scalars in groups of up to `lanes` that follow each other in memory: along a row, and on
-        into the next one if they are whole rows."""
-        dims = [dim for dim, _ in self.tile.scalars[0].offsets]
-        rows = frozenset[str]().union(*(axis.dims for axis in self.problem.output.axes[-2:]))
-        steps = {dim: self.problem.output.step(dim) if dim in rows else None for dim in dims}
-        runs: list[list[int]] = []
-        before = None
-        for q, scalar in enumerate(self.tile.scalars):
-            place = sum(scalar.offset(dim) * (step or _FAR) for dim, step in steps.items())
-            if before is None or place != before + 1 or len(runs[-1]) == self.tile.lanes:
-                runs.append([])
-            runs[-1].append(q)
-            before = place
-        return runs
-
-    def _memory(self, runs: Sequence[Sequence[int]], along: str) -> Any:
-        """The output, its last two axes joined if any of `runs` goes on into the next row."""
-        output = self.operands.output
-        columns = [[self.tile.scalars[q].offset(along) for q in run] for run in runs]
+    def _memory(self, groups: Sequence[Sequence[int]]) -> Any:
+        """The output, its last two axes joined if any of `groups` goes on into the next row."""
+        output, along = self.operands.output, dim_along_output(self.problem, self.tile.kernel)
+        assert along is not None
+        columns = [[self.tile.scalars[q].offset(along) for q in group] for group in groups]
         if all(run[-1] - run[0] == len(run) - 1 for run in columns):
             return output
         axes = range(len(output.type.shape))
@@ -226,11 +204,12 @@ class Accumulators:
         padding = [self.builder.poison(rows[0].type)] * missing if missing else []
         return transpose(self.builder, rows + padding, self.problem.output.element.size)
 
-    def _write_transposed(self, accumulators: Sequence[Any], along: str, onto: bool) -> None:
-        runs = self._runs()
-        memory = self._memory(runs, along)
+    def _write_transposed(self, accumulators: Sequence[Any], onto: bool) -> None:
+        scalars = tuple(scalar.offsets for scalar in self.tile.scalars)
+        found = runs(self.problem.output, scalars, self.tile.lanes)
+        memory = self._memory(found)
         for v, vector in enumerate(self.tile.vectors):
-            for run in runs:
+            for run in found:
                 rows = [accumulators[self.tile.number(v, q)] for q in run]
                 for lane, column in enumerate(self._transpose(rows)[: vector.valid]):
                     where = self._start(memory, vector, run, lane)

@@ -24,7 +24,8 @@ from mopt_mlir.codegen.prefetch_panels import PanelPrefetch
 from mopt_mlir.codegen.prefetch_pixels import PixelPrefetch, has_channels_last
 from mopt_mlir.codegen.prefetch_weights import ChannelRowPrefetch, FilterRowPrefetch
 from mopt_mlir.codegen.ranges import nearest
-from mopt_mlir.codegen.register_tile import RegisterTile, vector_tensor
+from mopt_mlir.codegen.register_tile import RegisterTile
+from mopt_mlir.layout import vector_operand
 from mopt_mlir.plan import Microkernel
 from mopt_mlir.problem import Problem, Tensor
 
@@ -140,7 +141,7 @@ class _Reduction:
     def _outer_product(self, point: Mapping[str, Index], accumulators: list[Any]) -> list[Any]:
         """One step: `accumulator[v, q] += vector[v] * scalar[q]` for all v, q."""
         problem, tile = self.visit.problem, self.visit.tile
-        wide = vector_tensor(problem, self.visit.kernel)
+        wide = vector_operand(problem, self.visit.kernel)
         narrow = problem.weights if wide is problem.input else problem.input
         vectors = [self._read(wide, point, position, True) for position in tile.vectors]
         result: list[Any] = [None] * len(accumulators)

@@ -1,9 +1,4 @@
-"""Filling one panel of packed weights, by the layout of the weights.
-
-Output channels next to each other in memory are copied a vector at a time; weights whose reduction
-dims lie along memory in the panel's order are transposed in registers, a square of vectors at a
-time; anything else goes element by element.
-"""
+"""Filling one panel of packed weights, in the way that `layout.packing` says."""
 
 from __future__ import annotations
 
@@ -18,7 +13,8 @@ from mopt_mlir.codegen.index import Index
 from mopt_mlir.codegen.operands import Panels, element
 from mopt_mlir.codegen.ranges import Range
 from mopt_mlir.codegen.transpose import transpose
-from mopt_mlir.plan import Microkernel, lies_in_rows
+from mopt_mlir.layout import Moving, packing
+from mopt_mlir.plan import Microkernel
 from mopt_mlir.problem import Problem
 
 PREFETCH_BYTES = 256
@@ -57,7 +53,8 @@ class PanelCopy:
     weights: Any
     panels: Panels
     ranges: Mapping[str, Range]
-    flat: FlatViews | None
+    way: Moving
+    flat: FlatViews | None = None
 
     @staticmethod
     def of(
@@ -68,34 +65,20 @@ class PanelCopy:
         panels: Panels,
         ranges: Mapping[str, Range],
     ) -> PanelCopy:
-        copy = PanelCopy(builder, problem, kernel, weights, panels, ranges, None)
-        return replace(copy, flat=_flat_views(copy)) if _is_flat(copy) else copy
+        block = {dim: range_.size for dim, range_ in ranges.items()}
+        way = packing(problem, kernel, block)
+        copy = PanelCopy(builder, problem, kernel, weights, panels, ranges, way)
+        return replace(copy, flat=_flat_views(copy)) if way == "transposed" else copy
 
 
 def copy_panel(copy: PanelCopy, panel: Index, first: Index, valid: int) -> None:
     """Fill panel number `panel` with output channels `[first, first + valid)`, then zeros."""
-    if _is_vectors(copy):
+    if copy.way == "vectors":
         _copy_vectors(copy, panel, first, valid)
     elif copy.flat is not None:
         _copy_transposed(copy, copy.flat, panel, first, valid)
     else:
         _copy_elements(copy, panel, first, valid)
-
-
-def _is_vectors(copy: PanelCopy) -> bool:
-    """Whether output channels are next to each other, a whole number of vectors to a panel."""
-    whole = copy.panels.width % copy.kernel.vector == 0
-    return whole and copy.problem.weights.runs_along(copy.panels.channel)
-
-
-def _is_flat(copy: PanelCopy) -> bool:
-    """Whether a panel comes from flat rows: those of the weights are dense, and the block covers
-    all reduction dims but the outermost whole."""
-    order, lanes = copy.panels.reduction, copy.kernel.vector
-    if lanes == 1 or copy.panels.width % lanes or _is_vectors(copy):
-        return False
-    whole = all(copy.ranges[dim].size == copy.problem.extent(dim) for dim in order[1:])
-    return whole and lies_in_rows(copy.problem, copy.kernel)
 
 
 def _flat_views(copy: PanelCopy) -> FlatViews:

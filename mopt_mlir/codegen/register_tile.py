@@ -7,29 +7,36 @@ from dataclasses import dataclass
 from itertools import product
 
 from mopt_mlir.codegen.operands import Position
+from mopt_mlir.layout import scalar_dims, scalar_offsets
 from mopt_mlir.plan import Microkernel
-from mopt_mlir.problem import Problem, Tensor
+from mopt_mlir.problem import Problem
 
 
 @dataclass(frozen=True)
 class RegisterTile:
-    """`vectors` x `scalars` of one (full or edge) register tile: each pair has an accumulator of
-    so many `lanes`, along `lane_dim`."""
+    """`vectors` x `scalars` of one (full or edge) register tile of a microkernel: each pair has an
+    accumulator."""
 
-    lanes: int
-    lane_dim: str
+    kernel: Microkernel
     vectors: tuple[Position, ...]
     scalars: tuple[Position, ...]
 
     @staticmethod
     def of(problem: Problem, kernel: Microkernel, sizes: Mapping[str, int]) -> RegisterTile:
         """The tile of `sizes` elements per dim (at most the kernel's own)."""
-        read = vector_tensor(problem, kernel).dims
-        dims = [dim for dim in problem.parallel_dims if dim in kernel.tile]
-        along = [dim for dim in dims if dim in read or dim == kernel.lanes]
-        across = [dim for dim in dims if dim not in along]
-        vectors, scalars = _positions(kernel, along, sizes), _positions(kernel, across, sizes)
-        return RegisterTile(kernel.vector, kernel.lanes, vectors, scalars)
+        across = scalar_dims(problem, kernel)
+        along = [dim for dim in problem.parallel_dims if dim in kernel.tile and dim not in across]
+        scalars = (Position(at, 1) for at in scalar_offsets(problem, kernel, sizes))
+        return RegisterTile(kernel, _vectors(kernel, along, sizes), tuple(scalars))
+
+    @property
+    def lanes(self) -> int:
+        """Of an accumulator."""
+        return self.kernel.vector
+
+    @property
+    def lane_dim(self) -> str:
+        return self.kernel.lanes
 
     @property
     def count(self) -> int:
@@ -41,20 +48,14 @@ class RegisterTile:
         return vector * len(self.scalars) + scalar
 
 
-def vector_tensor(problem: Problem, kernel: Microkernel) -> Tensor:
-    """The operand that is read in vectors: the one that the lane dim runs along."""
-    return problem.input if kernel.lanes in problem.input.dims else problem.weights
-
-
-def _positions(
+def _vectors(
     kernel: Microkernel, dims: Sequence[str], sizes: Mapping[str, int]
 ) -> tuple[Position, ...]:
-    """Where vectors begin along `dims`, if the lanes are one of these, or scalars lie."""
+    """Where vectors begin along `dims`."""
     lanes, vector = kernel.lanes, kernel.vector
     steps = [range(0, sizes[dim], vector if dim == lanes else 1) for dim in dims]
     found = []
     for offsets in product(*steps):
         at = dict(zip(dims, offsets, strict=True))
-        valid = min(vector, sizes[lanes] - at[lanes]) if lanes in at else 1
-        found.append(Position(tuple(at.items()), valid))
+        found.append(Position(tuple(at.items()), min(vector, sizes[lanes] - at[lanes])))
     return tuple(found)

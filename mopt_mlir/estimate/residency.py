@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from math import prod
 
 from mopt_mlir.estimate.nest import CachedNest, parts_in_lines
+from mopt_mlir.layout import keeps_sums_in_output, scalar_operand
 from mopt_mlir.machine.machine import Machine
 from mopt_mlir.model.conflicts import crowded_lines, touched_lines
 from mopt_mlir.model.cost import (
@@ -24,10 +25,9 @@ from mopt_mlir.model.cost import (
     line_bytes,
 )
 from mopt_mlir.model.footprint import footprint
-from mopt_mlir.model.microkernel import broadcast
 from mopt_mlir.model.packing import PACK_PASSES
 from mopt_mlir.model.rates import OUTPUT_PASSES
-from mopt_mlir.plan import LEVELS, Plan, Prediction, keeps_sums_in_output
+from mopt_mlir.plan import LEVELS, Plan, Prediction
 from mopt_mlir.problem import Problem, Tensor
 
 CROWDED = ("L2", "L3")
@@ -176,7 +176,7 @@ def evicted_again(problem: Problem, machine: Machine, plan: Plan) -> tuple[str, 
     of a microkernel, since lines of the same register tile have evicted them: all of those on a set
     with too many, if it is the least recently used that are evicted."""
     kernel, cache = plan.microkernel, machine.cache("L1")
-    tensor = broadcast(problem, kernel)
+    tensor = scalar_operand(problem, kernel)
     rows = {dim: size for dim, size in kernel.tile.items() if dim in tensor.dims}
     steps = prod(problem.extent(dim) for dim in problem.reduction_dims)
     tiles = prod(-(-problem.extent(d) // kernel.extent(d)) for d in problem.parallel_dims)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from mopt_mlir.layout import keeps_sums_in_output
 from mopt_mlir.machine.machine import Cache, Machine
 from mopt_mlir.model.conflicts import conflicting_lines
 from mopt_mlir.model.microkernel import (
@@ -27,7 +28,7 @@ from mopt_mlir.model.microkernel import (
     tiles_of,
 )
 from mopt_mlir.model.volume import Pieces, cut
-from mopt_mlir.plan import Plan, keeps_sums_in_output
+from mopt_mlir.plan import Plan
 from mopt_mlir.problem import Problem
 
 WINDOW = 400

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+from mopt_mlir.layout import needs_panels
 from mopt_mlir.machine.machine import Machine
 from mopt_mlir.model.classes import permutation_classes
 from mopt_mlir.model.menu import menu
-from mopt_mlir.model.microkernel import needs_panels
 from mopt_mlir.plan import PACKINGS, Level, Microkernel, Plan, streams_whole_vectors
 from mopt_mlir.problem import Problem
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 
+from mopt_mlir.layout import keeps_sums_in_output
 from mopt_mlir.machine.machine import Cache, Machine
 from mopt_mlir.model.classes import class_name, reuse_of
 from mopt_mlir.model.conflicts import PAGE, row_pitch
@@ -32,14 +33,7 @@ from mopt_mlir.model.packing import (
 )
 from mopt_mlir.model.rates import OUTPUT_PASSES, STREAMED_PASSES, Rates
 from mopt_mlir.model.volume import Pieces, Tiling, cut, live_order, volume, whole
-from mopt_mlir.plan import (
-    LEVELS,
-    Microkernel,
-    Plan,
-    Prediction,
-    keeps_sums_in_output,
-    streams_whole_vectors,
-)
+from mopt_mlir.plan import LEVELS, Microkernel, Plan, Prediction, streams_whole_vectors
 from mopt_mlir.problem import Problem, Tensor
 
 MEMORY: tuple[str, ...] = ("L1", "L2", "L3", "DRAM")

@@ -12,9 +12,17 @@ from itertools import product
 from math import gcd, log2, prod
 from typing import NamedTuple
 
+from mopt_mlir.layout import (
+    STORED_IN_PARTS_BYTES,
+    keeps_sums_in_output,
+    runs,
+    scalar_offsets,
+    scalar_operand,
+    storing,
+)
 from mopt_mlir.machine.machine import Machine
 from mopt_mlir.model.conflicts import conflicting_lines
-from mopt_mlir.plan import STORED_IN_PARTS_BYTES, Microkernel, keeps_sums_in_output, lies_in_rows
+from mopt_mlir.plan import Microkernel
 from mopt_mlir.problem import Problem, Tensor
 
 LOOP_CYCLES = 0.25
@@ -159,22 +167,6 @@ class TileKind:
     work: RegisterWork
 
 
-def needs_panels(problem: Problem, kernel: Microkernel) -> bool:
-    """Whether the vectors of `kernel` are weights that do not lie contiguously."""
-    return kernel.lanes not in problem.input.dims and not problem.weights.runs_along(kernel.lanes)
-
-
-def whole_to_pack(problem: Problem, kernel: Microkernel) -> tuple[str, ...]:
-    """The dims that a block of weights has to span to be packed in whole vectors: all reduction
-    dims but the outermost, unless vectors run along the lanes, or cannot be used at all."""
-    return kernel.reduction[1:] if is_transposed(problem, kernel) else ()
-
-
-def is_transposed(problem: Problem, kernel: Microkernel) -> bool:
-    """Whether weights are packed in whole vectors that have to be transposed for it."""
-    return needs_panels(problem, kernel) and lies_in_rows(problem, kernel)
-
-
 def step_cycles(machine: Machine, fmas: int, loads: float) -> float:
     """Cycles of one step of the outer product, of slots of FMAs and of loads.
 
@@ -273,7 +265,7 @@ def _register_tile(
             input_, weights, whole, single = rows * width, width, (rows + 1) * vectors, 0
     crossed = (machine.crossing_cycles or 0.0) * whole * crossing
     in_place = 0.0 if panels else _in_place_cycles(problem, machine, kernel, width, slots)
-    too_many = _conflicts(machine, broadcast(problem, kernel), tile)
+    too_many = _conflicts(machine, scalar_operand(problem, kernel), tile)
     evicted = _conflicts(machine, problem.output, tile)
     store = machine.evicted_store_cycles or EVICTED_STORE_CYCLES
     in_output = keeps_sums_in_output(problem, kernel)
@@ -292,11 +284,6 @@ def _register_tile(
         weights=weights,
         output=rows * tile[kernel.lanes],
     )
-
-
-def broadcast(problem: Problem, kernel: Microkernel) -> Tensor:
-    """The operand that is read in scalars."""
-    return problem.weights if kernel.lanes in problem.input.dims else problem.input
 
 
 def _conflicts(machine: Machine, tensor: Tensor, tile: Mapping[str, int]) -> int:
@@ -362,17 +349,19 @@ def _output_cycles(
     """Cycles to store the accumulators of one register tile to the output. (Between visits they are
     whole registers, wherever they lie.)"""
     rows = prod(size for dim, size in tile.items() if dim != kernel.lanes)
-    vectors = -(-tile[kernel.lanes] // kernel.vector)
-    registers, size = rows * vectors, problem.output.element.size
+    lanes, size = tile[kernel.lanes], problem.output.element.size
     slots = machine.slots(8 * size * kernel.vector)
-    if problem.output.runs_along(kernel.lanes):
-        return store_cycles(machine, rows * _stores(kernel, size, tile[kernel.lanes]) * slots)
-    pixels = [dim for dim in kernel.tile if dim != kernel.lanes]
-    if any(problem.output.runs_along(dim) for dim in pixels):
-        accesses = vectors * kernel.vector * _stores(kernel, size, rows)
-        shuffles = registers * log2(kernel.vector) * SHUFFLE_CYCLES
-        return shuffles + parted_store_cycles(machine, accesses * slots)
-    return registers * kernel.vector * STORE_CYCLES
+    way = storing(problem, kernel, rows)
+    if way == "vectors":
+        return store_cycles(machine, rows * _stores(kernel, size, lanes) * slots)
+    if way == "elements":
+        return rows * lanes * STORE_CYCLES
+    scalars = scalar_offsets(problem, kernel, tile)
+    lengths = map(len, runs(problem.output, scalars, kernel.vector))
+    accesses = lanes * sum(_stores(kernel, size, length) for length in lengths)
+    registers = rows * -(-lanes // kernel.vector)
+    shuffles = registers * log2(kernel.vector) * SHUFFLE_CYCLES
+    return shuffles + parted_store_cycles(machine, accesses * slots)
 
 
 def _stores(kernel: Microkernel, size: int, count: int) -> int:

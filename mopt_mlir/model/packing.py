@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import prod
 
+from mopt_mlir.layout import packing
 from mopt_mlir.machine.machine import Machine
 from mopt_mlir.model.conflicts import conflicting_lines
-from mopt_mlir.model.microkernel import exposed, is_transposed, needs_panels, whole_to_pack
+from mopt_mlir.model.microkernel import exposed
 from mopt_mlir.model.rates import Rates
 from mopt_mlir.plan import Microkernel, Plan, Prediction
 from mopt_mlir.problem import Problem, Role
@@ -61,11 +62,10 @@ common to all of them."""
 
 def pack_cycles(problem: Problem, kernel: Microkernel, place: str) -> float:
     """Cycles to pack one weight at `place`, in whole vectors where their memory lets it."""
-    if is_transposed(problem, kernel):
-        return PACK_CYCLES[place]
-    if needs_panels(problem, kernel):
-        return ELEMENT_CYCLES
-    return max(PACK_CYCLES[place], PACK_ROW_CYCLES / kernel.extent(kernel.lanes))
+    way = packing(problem, kernel, problem.extents)
+    if way == "vectors":
+        return max(PACK_CYCLES[place], PACK_ROW_CYCLES / kernel.extent(kernel.lanes))
+    return PACK_CYCLES[place] if way == "transposed" else ELEMENT_CYCLES
 
 
 def cycles_per_weight(problem: Problem, machine: Machine, plan: Plan) -> float:
@@ -73,13 +73,12 @@ def cycles_per_weight(problem: Problem, machine: Machine, plan: Plan) -> float:
     outermost, and its rows are whole vectors or all that there is."""
     kernel, cycles = plan.microkernel, pack_cycles(problem, plan.microkernel, plan.packing)
     block = plan.packed_block(problem)
-    inner = whole_to_pack(problem, kernel)
-    parts = [dim for dim in kernel.reduction if block[dim] < problem.extent(dim)]
-    if not parts or not is_transposed(problem, kernel):
+    whole = all(block[dim] == problem.extent(dim) for dim in kernel.reduction)
+    if whole or packing(problem, kernel, problem.extents) != "transposed":
         return cycles
     width = {kernel.lanes: kernel.extent(kernel.lanes)}
     crowded = conflicting_lines(problem.weights, width, machine.cache("L1")) / width[kernel.lanes]
-    if not set(parts).isdisjoint(inner):
+    if packing(problem, kernel, block) == "elements":
         return ELEMENT_CYCLES + PACK_CONFLICT_CYCLES * crowded
     row = prod(block[dim] for dim in kernel.reduction)
     rest = row % kernel.vector / row
@@ -95,7 +94,7 @@ def packed_again_seconds(
     are packed at L1 up to 56 times: 2 to 3 cycles for a row of 16, 4 for one of 24, 6 to 8 for one
     of 32. Sampled plans of Table 1 with channels last ask for the same.)"""
     kernel, place = plan.microkernel, plan.packing
-    if place == "none" or is_transposed(problem, kernel) or needs_panels(problem, kernel):
+    if place == "none" or packing(problem, kernel, problem.extents) != "vectors":
         return 0.0
     element = problem.weights.element.size
     packed = predicted.volumes["L1"].get("packing", 0.0) / (PACK_PASSES * element)

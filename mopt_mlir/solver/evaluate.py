@@ -12,6 +12,7 @@ from math import prod
 import numpy as np
 import numpy.typing as npt
 
+from mopt_mlir.layout import keeps_sums_in_output, whole_to_pack
 from mopt_mlir.machine.machine import Machine
 from mopt_mlir.model.classes import PermutationClass, Reuse, permutation_classes
 from mopt_mlir.model.cost import (
@@ -26,10 +27,9 @@ from mopt_mlir.model.cost import (
     usable,
 )
 from mopt_mlir.model.footprint import joined_dims, memory_axes
-from mopt_mlir.model.microkernel import whole_to_pack
 from mopt_mlir.model.packing import PACKED_COPIES, in_place_exposed
 from mopt_mlir.model.rates import OUTPUT_PASSES
-from mopt_mlir.plan import LEVELS, PLACES_TO_PACK, keeps_sums_in_output
+from mopt_mlir.plan import LEVELS, PLACES_TO_PACK
 from mopt_mlir.problem import Problem
 from mopt_mlir.solver.arrays import Floats, Ints
 from mopt_mlir.solver.packing import PackingCosts

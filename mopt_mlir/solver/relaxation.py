@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from mopt_mlir.layout import whole_to_pack
 from mopt_mlir.machine.machine import Machine
 from mopt_mlir.model.cost import (
     FILLS,
@@ -26,7 +27,6 @@ from mopt_mlir.model.cost import (
     beside,
     usable,
 )
-from mopt_mlir.model.microkernel import whole_to_pack
 from mopt_mlir.model.packing import (
     IN_COMMON,
     PACK_PASSES,

@@ -18,6 +18,7 @@ from math import gcd, prod
 
 import numpy as np
 
+from mopt_mlir.layout import is_transposed, needs_panels
 from mopt_mlir.machine.machine import Machine
 from mopt_mlir.model.cost import (
     MEMORY,
@@ -28,13 +29,7 @@ from mopt_mlir.model.cost import (
 )
 from mopt_mlir.model.footprint import memory_axes
 from mopt_mlir.model.menu import menu
-from mopt_mlir.model.microkernel import (
-    RegisterWork,
-    TileKind,
-    is_transposed,
-    needs_panels,
-    tile_kinds,
-)
+from mopt_mlir.model.microkernel import RegisterWork, TileKind, tile_kinds
 from mopt_mlir.model.packing import PACK_CYCLES
 from mopt_mlir.model.rates import OUTPUT_PASSES, Rates
 from mopt_mlir.plan import Microkernel

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from problems import grouped
 
+from mopt_mlir.layout import needs_panels, whole_to_pack
 from mopt_mlir.machine import Machine, by_name
 from mopt_mlir.model.footprint import output_runs
 from mopt_mlir.model.menu import NoMicrokernelError, menu, reduction_order
@@ -14,11 +15,9 @@ from mopt_mlir.model.microkernel import (
     CALL_CYCLES,
     count_register_tiles,
     loop_cycles,
-    needs_panels,
     register_work,
     step_cycles,
     tile_kinds,
-    whole_to_pack,
 )
 from mopt_mlir.model.packing import (
     ELEMENT_CYCLES,

@@ -1,0 +1,116 @@
+"""How vectors meet memory: the model prices the stores and the packing that code really has."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from benchmarks.workloads import Workload
+from mopt_mlir.bindings import bindings_of
+from mopt_mlir.layout import packing
+from mopt_mlir.machine import by_name
+from mopt_mlir.model.microkernel import tile_kinds
+from mopt_mlir.model.packing import ELEMENT_CYCLES, PACK_CYCLES, pack_cycles
+from mopt_mlir.pipeline.loading import load_module, run_passes
+from mopt_mlir.plan import Microkernel, Plan
+from mopt_mlir.planning import plan_attribute
+from mopt_mlir.planning.planner import convolutions
+from mopt_mlir.problem import Problem, conv2d
+
+ZEN5 = by_name("znver5")
+NCHW = Workload("small", k=10, h=2, w=6, c=4, r=3, s=3)
+NHWC = replace(NCHW, layout="nhwc_hwcf")
+REDUCTION = ("c", "r", "s")
+STORE = re.compile(r"store\b.*?(%arg2|%rows\w*)\[")
+"""To the output, or to a view of it whose rows are joined."""
+
+SHUFFLES = {8: 3 * 0.75, 16: 4 * 0.75}
+"""Cycles to transpose one accumulator, by its lanes: as many stages as vectors have halves."""
+
+
+def tiled(workload: Workload, kernel: Microkernel) -> tuple[Problem, str]:
+    """The problem of a convolution, and its loop nest with that microkernel and no other tiles."""
+    module = load_module(workload.mlir())
+    bindings = bindings_of(module)
+    with module.context, module.location:
+        (convolution,) = convolutions(module, bindings)
+        plan = Plan("any", 1, kernel, (), {}, "whole")
+        plan_attribute.attach(convolution.operation, plan, bindings)
+    run_passes(module, "mopt-tile")
+    text: str = module.get_asm(use_name_loc_as_prefix=True)
+    return convolution.problem, text
+
+
+@pytest.mark.parametrize(
+    ("workload", "vector", "tile", "stores", "transposed"),
+    [
+        (NHWC, 16, {"k": 16, "w": 6}, 6, 0),  # rows of ten channels, masked
+        (NHWC, 8, {"k": 16, "w": 6}, 6 * 2, 0),  # eight and two of them
+        (NCHW, 16, {"k": 16, "w": 6}, 10, 6),  # a row of pixels for each channel there is
+        (NCHW, 8, {"k": 16, "w": 6}, 10 * 2, 12),  # four and two pixels
+        (NCHW, 16, {"k": 16, "w": 6, "h": 2}, 10, 12),  # two whole rows follow each other
+        (NCHW, 8, {"k": 16, "w": 6, "h": 2}, 10 * 2, 24),  # eight and four pixels
+        (NCHW, 16, {"k": 16, "w": 1}, 10, 0),  # one pixel: element by element
+        (NCHW, 8, {"k": 16}, 10, 0),
+        (replace(NCHW, w=20), 16, {"k": 16, "w": 20}, 10 * 2, 20),  # more than a vector
+        (replace(NCHW, k=3, w=20), 16, {"w": 32, "k": 3}, 3 * 2, 0),  # lanes along the output
+    ],
+)
+def test_the_model_counts_the_stores_that_code_has(
+    workload: Workload, vector: int, tile: dict[str, int], stores: int, transposed: int
+) -> None:
+    """All register tiles are whole, and so code has one for all of them."""
+    lanes = "w" if tile.get("w") == 32 else "k"
+    kernel = Microkernel(lanes, vector, tile, REDUCTION)
+    problem, text = tiled(workload, kernel)
+    assert sum(1 for line in text.splitlines() if STORE.search(line)) == stores
+    (kind,) = tile_kinds(problem, ZEN5, kernel, panels=lanes == "k")
+    assert kind.tile.finish == stores + transposed * SHUFFLES[vector]
+
+
+def test_rows_with_gaps_between_them_are_stored_apart() -> None:
+    """Whole rows of an output that is part of a larger one."""
+    kernel = Microkernel("k", 16, {"k": 16, "w": 6, "h": 2}, REDUCTION)
+    problem = conv2d(k=10, h=2, w=6, c=4, r=3, s=3)
+    strides = (*problem.output.strides[:-2], 8, 1)
+    padded = replace(problem, output=replace(problem.output, strides=strides))
+    finish = [tile_kinds(p, ZEN5, kernel, panels=True)[0].tile.finish for p in (problem, padded)]
+    assert finish[1] - finish[0] == 10  # a second store for each channel
+
+
+@pytest.mark.parametrize(
+    ("layout", "kernel", "block", "way"),
+    [
+        ("nchw_fchw", Microkernel("k", 16, {"k": 32}, REDUCTION), {}, "transposed"),
+        ("nchw_fchw", Microkernel("k", 16, {"k": 32}, REDUCTION), {"c": 2}, "transposed"),
+        ("nchw_fchw", Microkernel("k", 16, {"k": 32}, REDUCTION), {"s": 2}, "elements"),
+        ("nchw_fchw", Microkernel("k", 16, {"k": 32}, ("r", "s", "c")), {}, "elements"),
+        ("nchw_fchw", Microkernel("w", 16, {"w": 16, "k": 16}, REDUCTION), {}, "elements"),
+        ("nhwc_hwcf", Microkernel("k", 16, {"k": 32}, ("r", "s", "c")), {}, "vectors"),
+        ("nhwc_hwcf", Microkernel("k", 16, {"k": 32}, ("r", "s", "c")), {"s": 2}, "vectors"),
+    ],
+)
+def test_weights_are_packed_as_the_model_says(
+    layout: str, kernel: Microkernel, block: dict[str, int], way: str
+) -> None:
+    workload = Workload("packed", k=64, h=2, w=16, c=4, r=3, s=3, layout=layout)
+    problem, text = tiled(workload, kernel)
+    assert packing(problem, kernel, {**problem.extents, **block}) == way
+    price: Any = {"transposed": PACK_CYCLES["L2"], "vectors": 10 / 32, "elements": ELEMENT_CYCLES}
+    if block:
+        return  # whose nest would need a plan of more levels
+    assert pack_cycles(problem, kernel, "L2") == price[way]
+    lines = [line for line in text.splitlines() if re.search(r"store .*%(panels|packed)\[", line)]
+    assert all(("vector_store" in line) == (way != "elements") for line in lines)
+    assert any("%packed" in line for line in lines) == (way == "transposed")
+
+
+def test_panels_of_other_widths_than_vectors_are_filled_one_by_one() -> None:
+    """Where lanes are pixels, panels are as wide as the register tile, whatever the vectors."""
+    problem = conv2d(k=12, h=2, w=16, c=4, r=3, s=3, layout="nchw", weights="hwcf")
+    kernels = [Microkernel("w", 4, {"w": 4, "k": k}, ("r", "s", "c")) for k in (4, 6)]
+    ways = [packing(problem, kernel, problem.extents) for kernel in kernels]
+    assert ways == ["vectors", "elements"]
