@@ -21,9 +21,8 @@ from mopt_mlir.diagnostics import UserError
 from mopt_mlir.machine.machine import Machine
 from mopt_mlir.machine.registry import by_name
 from mopt_mlir.output import check_output, make_directory, write_output
-from mopt_mlir.plan import Plan
+from mopt_mlir.plan import TIME_LIMIT, Plan
 from mopt_mlir.planning.operators import TABLE1, read_list
-from mopt_mlir.planning.solving import TIME_LIMIT
 from mopt_mlir.problem import Problem, conv2d
 from mopt_mlir.solver import solve
 

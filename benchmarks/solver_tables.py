@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from statistics import fmean
 
 from mopt_mlir.diagnostics import UserError
-from mopt_mlir.planning.solving import TIME_LIMIT
+from mopt_mlir.plan import TIME_LIMIT
 
 from .solver_results import PATIENCE, Results, Solved
 from .summary import geometric_mean

@@ -31,6 +31,13 @@ PACKINGS = ("none", "whole", "L3", "L2", "L1")
 PLACES_TO_PACK = PACKINGS[1:]
 """From the outside in."""
 
+GAP = 0.005
+"""What plans are proven to unless another gap is asked for: far below what can be measured."""
+
+TIME_LIMIT = 5.0
+"""Seconds that a plan may take unless told otherwise: several times what the slowest of the usual
+operators need."""
+
 
 @dataclass(frozen=True)
 class Microkernel:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from mopt_mlir.codegen import (
-    lookahead,
-    prefetch_input,
-    prefetch_output,
-    prefetch_pixels,
-    prefetch_weights,
-    upcoming,
-)
+from mopt_mlir.codegen import lookahead, upcoming
+from mopt_mlir.codegen.prefetch import input as prefetch_input
+from mopt_mlir.codegen.prefetch import output as prefetch_output
+from mopt_mlir.codegen.prefetch import pixels as prefetch_pixels
+from mopt_mlir.codegen.prefetch import weights as prefetch_weights
 from mopt_mlir.estimate import branches, residency, visits
 from mopt_mlir.estimate.times import EXPOSED
 from mopt_mlir.layout import SHARED_SETS_BYTES

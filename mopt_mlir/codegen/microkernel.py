@@ -18,11 +18,11 @@ from mopt_mlir.codegen.builder import Builder
 from mopt_mlir.codegen.index import Index
 from mopt_mlir.codegen.operands import Operands, Position, element
 from mopt_mlir.codegen.place import Place
-from mopt_mlir.codegen.prefetch_input import InputPrefetch
-from mopt_mlir.codegen.prefetch_output import output_prefetch
-from mopt_mlir.codegen.prefetch_panels import PanelPrefetch
-from mopt_mlir.codegen.prefetch_pixels import PixelPrefetch, has_channels_last
-from mopt_mlir.codegen.prefetch_weights import ChannelRowPrefetch, FilterRowPrefetch
+from mopt_mlir.codegen.prefetch.input import InputPrefetch
+from mopt_mlir.codegen.prefetch.output import output_prefetch
+from mopt_mlir.codegen.prefetch.panels import PanelPrefetch
+from mopt_mlir.codegen.prefetch.pixels import PixelPrefetch, has_channels_last
+from mopt_mlir.codegen.prefetch.weights import ChannelRowPrefetch, FilterRowPrefetch
 from mopt_mlir.codegen.ranges import nearest
 from mopt_mlir.codegen.register_tile import RegisterTile
 from mopt_mlir.layout import vector_operand

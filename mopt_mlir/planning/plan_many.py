@@ -11,10 +11,9 @@ from typing import Any
 from mopt_mlir.diagnostics import Failure, UserError, describe, emit
 from mopt_mlir.machine import Machine, resolve
 from mopt_mlir.pipeline.loading import errors_raised, load_module
+from mopt_mlir.plan import GAP, TIME_LIMIT
 from mopt_mlir.planning.operators import Operator, is_list, operators_of, read_list
 from mopt_mlir.planning.solving import (
-    GAP,
-    TIME_LIMIT,
     Request,
     Solution,
     look_up,

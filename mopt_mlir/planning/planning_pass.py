@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mopt_mlir.pipeline.pass_base import Pass, option
-from mopt_mlir.planning.solving import GAP, TIME_LIMIT, Request
+from mopt_mlir.plan import GAP, TIME_LIMIT
+from mopt_mlir.planning.solving import Request
 
 if TYPE_CHECKING:
     from mopt_mlir.planning.planner import Planner

@@ -7,18 +7,13 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from mopt_mlir.diagnostics import UserError
+from mopt_mlir.plan import GAP, TIME_LIMIT
 
 if TYPE_CHECKING:
     from mopt_mlir.machine import Machine
     from mopt_mlir.plan import Plan
     from mopt_mlir.problem import Problem
     from mopt_mlir.solver.cache import PlanCache
-
-GAP = 0.005
-"""Proven to 0.5%, which is far below what can be measured."""
-
-TIME_LIMIT = 5.0
-"""Seconds, several times what the slowest of the usual operators need."""
 
 _ROUNDING = 1e-6
 """A gap that exceeds the one asked for by less is the same in floating point."""

@@ -24,7 +24,7 @@ import numpy as np
 
 from mopt_mlir.machine.machine import Machine
 from mopt_mlir.model.cost import cache_bytes, predict, usable
-from mopt_mlir.plan import LEVELS, Plan
+from mopt_mlir.plan import LEVELS, TIME_LIMIT, Plan
 from mopt_mlir.problem import Problem
 from mopt_mlir.solver.arrays import Ints
 from mopt_mlir.solver.dominance import REGISTERS, LevelSolution, StepSolution, arg_min_solve
@@ -43,7 +43,7 @@ def algorithm1(
     threads: int = 1,
     *,
     constant_weights: bool = False,
-    time_limit: float = 5.0,
+    time_limit: float = TIME_LIMIT,
 ) -> Plan:
     """The plan of Algorithm 1 for `problem` on `threads` cores of `machine`.
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from mopt_mlir.machine.machine import Machine
 from mopt_mlir.model.cost import predict
-from mopt_mlir.plan import LEVELS, PACKINGS, Plan
+from mopt_mlir.plan import GAP, LEVELS, PACKINGS, TIME_LIMIT, Plan
 from mopt_mlir.problem import Problem
 from mopt_mlir.solver.arrays import Floats, Ints
 from mopt_mlir.solver.evaluate import Evaluator
@@ -52,8 +52,8 @@ def candidates(
     k: int = 5,
     *,
     constant_weights: bool = False,
-    gap: float = 0.005,
-    time_limit: float = 5.0,
+    gap: float = GAP,
+    time_limit: float = TIME_LIMIT,
 ) -> tuple[Plan, ...]:
     """At most `k` plans that cost no more than 5% above the best, which is the first.
 

@@ -12,7 +12,7 @@ from time import perf_counter
 
 from mopt_mlir.machine.machine import Machine
 from mopt_mlir.model.cost import predict
-from mopt_mlir.plan import Plan
+from mopt_mlir.plan import GAP, TIME_LIMIT, Plan
 from mopt_mlir.problem import Problem
 from mopt_mlir.solver.arrays import Ints
 from mopt_mlir.solver.evaluate import Evaluator
@@ -48,8 +48,8 @@ def solve(
     threads: int = 1,
     *,
     constant_weights: bool = False,
-    gap: float = 0.005,
-    time_limit: float = 5.0,
+    gap: float = GAP,
+    time_limit: float = TIME_LIMIT,
     solver: str = "exact",
 ) -> Plan:
     """The best plan of the model for `problem` on `threads` cores of `machine`.

@@ -106,9 +106,9 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _plan(arguments: argparse.Namespace) -> tuple[Planned, ...]:
+    from mopt_mlir.plan import GAP, TIME_LIMIT
     from mopt_mlir.planning.operators import is_list
     from mopt_mlir.planning.plan_many import plan_many
-    from mopt_mlir.planning.solving import GAP, TIME_LIMIT
     from mopt_mlir.source import read
 
     with _progress_bar() as progress:

@@ -16,7 +16,7 @@ from math import prod
 
 from mopt_mlir.codegen.accumulators import Accumulators
 from mopt_mlir.codegen.index import Condition, Index
-from mopt_mlir.codegen.prefetch_input import last_offset, runs, steps_within
+from mopt_mlir.codegen.prefetch.input import last_offset, runs, steps_within
 from mopt_mlir.codegen.ranges import Range
 from mopt_mlir.codegen.upcoming import AT_ONCE, LINE_BYTES, Upcoming, Visits
 from mopt_mlir.plan import Microkernel
