@@ -6,7 +6,14 @@ import os
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
+from mopt_mlir.buffers import ALIGNMENT
+from mopt_mlir.compiler.compilation import lower_source
 from mopt_mlir.diagnostics import UserError
+from mopt_mlir.lowering.constants import take_constants
+from mopt_mlir.lowering.header import header_text
+from mopt_mlir.lowering.link import link_shared
+from mopt_mlir.lowering.native import compile_module
+from mopt_mlir.output import check_output, write_output
 
 if TYPE_CHECKING:
     from mopt_mlir.compiler.lowered import LoweredModule
@@ -36,10 +43,6 @@ def compile_to_file(
     are selected for the CPU of the machine. Raises UserError, before any file is touched unless
     writing itself fails; each file is replaced at one stroke.
     """
-    from mopt_mlir.compiler.compilation import lower_source
-    from mopt_mlir.lowering.header import header_text
-    from mopt_mlir.output import check_output, write_output
-
     name = fspath(output)
     suffix = os.path.splitext(name)[1]
     if suffix not in SUFFIXES:
@@ -60,11 +63,6 @@ def compile_to_file(
 
 
 def _artifact(lowered: LoweredModule, suffix: str, target: Target) -> bytes:
-    from mopt_mlir.buffers import ALIGNMENT
-    from mopt_mlir.lowering.constants import take_constants
-    from mopt_mlir.lowering.link import link_shared
-    from mopt_mlir.lowering.native import compile_module
-
     if suffix == ".mlir":
         return f"{lowered.module}\n".encode()
     constants = take_constants(lowered.module)

@@ -13,10 +13,17 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from mopt_mlir.bindings import Bindings, bindings_of
+from mopt_mlir.compiler.arguments import random_arguments
+from mopt_mlir.compiler.executable import load
+from mopt_mlir.compiler.lowered import lower_module
+from mopt_mlir.compiler.trial import fastest, time_in_turns
 from mopt_mlir.diagnostics import NOT_TILED, UserError, describe, emit, without
 from mopt_mlir.linalg.constants import constant_value
 from mopt_mlir.linalg.extract import Convolution
 from mopt_mlir.linalg.isolation import ENTRY, isolate
+from mopt_mlir.machine import resolve
+from mopt_mlir.machine.facts import observe
+from mopt_mlir.machine.flushing import flush_caches
 from mopt_mlir.normal_form import normalise
 from mopt_mlir.plan import Plan
 from mopt_mlir.planning import plan_attribute
@@ -45,8 +52,6 @@ def choose_plans(module: Any, options: CompileOptions, target: Target) -> None:
 
     Raises UserError, located at the convolution, where code for `target` cannot be measured here.
     """
-    from mopt_mlir.machine import resolve
-
     machine = resolve(options.planned_machine, module)
     request = Request(options.threads)
     request.check_cores(machine, options.planned_machine)
@@ -108,9 +113,6 @@ class _Chooser:
     def _fastest(self, convolution: Convolution, plans: tuple[Plan, ...], constant: Any) -> int:
         """The number of the plan whose code takes least time, with cold caches, as in the model:
         what runs in between leaves nothing in them."""
-        from mopt_mlir.compiler.arguments import random_arguments
-        from mopt_mlir.compiler.trial import fastest
-
         self._check_runs_here(convolution)
         module, operation = isolate(convolution, constant, self.bindings)
         functions = []
@@ -121,9 +123,6 @@ class _Chooser:
         return fastest(_times_when_cold([f.bind(*arguments) for f in functions]))
 
     def _compiled(self, module: Any) -> Function:
-        from mopt_mlir.compiler.executable import load
-        from mopt_mlir.compiler.lowered import lower_module
-
         return load(lower_module(module, self.options), self.target)[ENTRY]
 
     def _check_runs_here(self, convolution: Convolution) -> None:
@@ -143,9 +142,6 @@ def _times_when_cold(runs: Sequence[Callable[[], Any]]) -> Times:
     OpenMP may bind the thread that calls it to one core (OMP_PROC_BIND); what flushes, and whoever
     counts the cores of this process later, must have all of them again.
     """
-    from mopt_mlir.compiler.trial import time_in_turns
-    from mopt_mlir.machine.flushing import flush_caches
-
     cpus = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None
 
     def unbind() -> None:
@@ -165,6 +161,4 @@ def _times_when_cold(runs: Sequence[Callable[[], Any]]) -> Times:
 @cache
 def _host() -> tuple[str, str]:
     """What a measurement depends on beside the target: this kind of CPU, and this generator."""
-    from mopt_mlir.machine.facts import observe
-
     return observe().model, version(_SOURCES, _PACKAGES)

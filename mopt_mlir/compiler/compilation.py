@@ -65,7 +65,7 @@ def lower_source(source: Any, options: CompileOptions, target: Target) -> Lowere
         module = load_module(source)
         options.compare_vectors(target, module)
         if options.candidates > 1:
-            from mopt_mlir.compiler.choosing import choose_plans
+            from mopt_mlir.compiler.choosing import choose_plans  # loads the solver
 
             choose_plans(module, options, target)
         return lower_module(module, options)

@@ -54,6 +54,7 @@ class Executable:
 
 def load(lowered: LoweredModule, target: Target) -> Executable:
     """Generate code for `target` and load it into this process."""
+    # numpy among them, which takes longer to import than whoever only writes files should wait
     from mopt_mlir.lowering.constants import take_constants
     from mopt_mlir.lowering.function import Function
     from mopt_mlir.lowering.jit import LoadedCode

@@ -18,7 +18,7 @@ from mopt_mlir.estimate.residency import evicted_again, resident_volumes
 from mopt_mlir.estimate.visits import Visits, visiting_cycles
 from mopt_mlir.machine.machine import Machine
 from mopt_mlir.model.cost import FILLED_FROM, MEMORY, breakdown, predict
-from mopt_mlir.model.microkernel import tile_kinds
+from mopt_mlir.model.microkernel import tile_kinds, vector_slots
 from mopt_mlir.model.packing import in_place_exposed, packed_again_seconds
 from mopt_mlir.model.rates import OUTPUT_PASSES
 from mopt_mlir.plan import Plan, Prediction
@@ -62,7 +62,7 @@ def estimate(problem: Problem, machine: Machine, plan: Plan) -> Prediction:
     seconds["DRAM"] += found.runs
     busy = {"core": seconds["compute"] + seconds["packing"]}
     busy |= {name: seconds[name] for name in MEMORY}
-    slots = machine.slots(8 * problem.output.element.size * plan.microkernel.vector)
+    slots = vector_slots(problem, machine, plan.microkernel)
     exposed = sum(_exposed(name, slots) * time for name, time in busy.items())
     return replace(
         predicted,

@@ -12,6 +12,7 @@ from mopt_mlir.loop_nest import LoopNest
 from mopt_mlir.machine.machine import Machine
 from mopt_mlir.model.classes import class_name
 from mopt_mlir.model.cost import MEMORY, cache_bytes, predict, usable
+from mopt_mlir.model.microkernel import vector_slots
 from mopt_mlir.model.rates import Rates
 from mopt_mlir.plan import Plan
 from mopt_mlir.problem import Problem
@@ -88,7 +89,7 @@ def _registers(problem: Problem, machine: Machine, plan: Plan) -> Registers:
     rows = prod(
         min(size, problem.extent(dim)) for dim, size in kernel.tile.items() if dim != kernel.lanes
     )
-    slots = machine.slots(8 * problem.output.element.size * kernel.vector)
+    slots = vector_slots(problem, machine, kernel)
     return Registers(
         lanes=kernel.lanes,
         vector=kernel.vector,

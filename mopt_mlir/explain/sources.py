@@ -13,12 +13,14 @@ from mopt_mlir.bindings import bindings_of
 from mopt_mlir.diagnostics import UserError, describe, emit, sink
 from mopt_mlir.explain.analysis import explain
 from mopt_mlir.explain.explanation import Explanation
+from mopt_mlir.func_ops import VISIBILITY, functions_of, name_of
 from mopt_mlir.machine import Machine, resolve
-from mopt_mlir.pipeline.loading import errors_raised, load_module
+from mopt_mlir.pipeline.loading import errors_raised, keep_only, load_module
 from mopt_mlir.plan import Plan
 from mopt_mlir.planning import solving
 from mopt_mlir.planning.operators import is_list, operators_of, read_list
 from mopt_mlir.planning.plan_attribute import NAME
+from mopt_mlir.planning.planner import Planner
 from mopt_mlir.problem import NoPlanError, Problem
 from mopt_mlir.solver.cache import PlanCache
 
@@ -106,8 +108,6 @@ def _of_list(
 def _of_module(
     module: Any, entry: str | None, machine: str, threads: int, plan_cache: bool
 ) -> tuple[Explanation, ...]:
-    from mopt_mlir.planning.planner import Planner
-
     if entry is not None:
         _keep_only(entry, module)
     request = solving.Request(threads)
@@ -136,9 +136,6 @@ def _of_module(
 
 def _keep_only(entry: str, module: Any) -> None:
     """Erase the functions that `entry` does not need, so that they need no plan."""
-    from mopt_mlir.func_ops import VISIBILITY, functions_of, name_of
-    from mopt_mlir.pipeline.loading import keep_only
-
     functions = {name_of(function): function for function in functions_of(module)}
     _known(entry, functions, "function")
     if VISIBILITY in functions[entry].attributes:  # a private one can be explained as well

@@ -16,6 +16,9 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from mopt_mlir.bindings import Bindings, bindings
+from mopt_mlir.codegen.builder import Builder
+from mopt_mlir.codegen.index import Index
+from mopt_mlir.compiler.compilation import compile
 from mopt_mlir.problem import ElementType
 
 if TYPE_CHECKING:
@@ -50,8 +53,6 @@ def compiled(vector_bits: int, cpu: str | None = None) -> Executable:
 
     `cpu` limits the instructions, as in `mopt_mlir.compile`.
     """
-    from mopt_mlir.compiler.compilation import compile
-
     return compile(module(vector_bits), cpu=cpu, passes="canonicalize")
 
 
@@ -81,8 +82,6 @@ def _function(
     types: tuple[Any, ...],
     body: Callable[..., None],
 ) -> None:
-    from mopt_mlir.codegen.builder import Builder
-
     ir = own.ir
     with ir.InsertionPoint(module.body):
         function = own.func.FuncOp(name, (list(types), []))
@@ -116,8 +115,6 @@ def _wait(builder: Builder, arrived: Any, threads: Any) -> None:
 
 
 def _fma(builder: Builder, rounds: Any, values: Any) -> None:
-    from mopt_mlir.codegen.index import Index
-
     lanes = values.type.shape[0]
     x = builder.vector_load(values, [Index()], lanes, lanes, "x")
     with builder.loop("round", Index(), [Index.of(rounds)], carried=[x] * CHAINS) as each_round:
@@ -131,8 +128,6 @@ def _fma(builder: Builder, rounds: Any, values: Any) -> None:
 
 def _read(builder: Builder, rounds: Any, values: Any, buffer: Any) -> None:
     """A bitwise or of everything: one cycle of latency, and never slower than the loads."""
-    from mopt_mlir.codegen.index import Index
-
     lanes, arith = values.type.shape[0], builder.bindings.arith
     start = builder.vector_load(values, [Index()], lanes, lanes, "start")
     size = _size(builder, buffer)
@@ -163,8 +158,6 @@ def _stream(builder: Builder, rounds: Any, values: Any, buffer: Any) -> None:
 
 
 def _store(builder: Builder, rounds: Any, values: Any, buffer: Any, how: dict[str, Any]) -> None:
-    from mopt_mlir.codegen.index import Index
-
     lanes = values.type.shape[0]
     value = builder.vector_load(values, [Index()], lanes, lanes, "value")
     size = _size(builder, buffer)
@@ -179,7 +172,5 @@ def _store(builder: Builder, rounds: Any, values: Any, buffer: Any, how: dict[st
 
 def _size(builder: Builder, buffer: Any) -> Any:
     """The elements of a buffer."""
-    from mopt_mlir.codegen.index import Index
-
     axis = builder.constant(builder.ir.IndexType.get(), 0)
     return Index.of(builder.bindings.memref.DimOp(buffer, axis).result)

@@ -18,8 +18,11 @@ from typing import Protocol
 
 from mopt_mlir.diagnostics import UserError
 from mopt_mlir.machine.calibration import Calibration, Figures, Identity
-from mopt_mlir.machine.facts import HostFacts
+from mopt_mlir.machine.detection import machine_of
+from mopt_mlir.machine.facts import HostFacts, observe
 from mopt_mlir.machine.quantities import PEAKS, QUANTITIES, READS, Quantity
+from mopt_mlir.machine.registry import names, shipped
+from mopt_mlir.measuring.bench import HostBench
 
 SECONDS = 15.0
 """Of measuring; three times as long if the figures contradict each other."""
@@ -67,11 +70,6 @@ def calibrate(
     Takes SECONDS, rarely PATIENCE times as long; `progress` is told the share that is done. Raises
     UserError if the host has fewer cores, or too little memory, or cannot run the generated code.
     """
-    from mopt_mlir.machine.detection import machine_of
-    from mopt_mlir.machine.facts import observe
-    from mopt_mlir.machine.registry import names, shipped
-    from mopt_mlir.measuring.bench import HostBench
-
     facts = observe()
     machine = machine_of(facts, map(shipped, names()))
     threads = cores_to_measure(threads, facts)

@@ -12,11 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mopt_mlir.compiler.arguments import bytes_of, random_arguments
+from mopt_mlir.compiler.compilation import compile_with
 from mopt_mlir.compiler.options import DEFAULTS, CompileOptions
 from mopt_mlir.diagnostics import UserError, describe, emit
 from mopt_mlir.lowering.entries import Entry, Parameter
 from mopt_mlir.machine.flushing import flush_caches
+from mopt_mlir.measuring.peak import measure_peak
 from mopt_mlir.memory import check_memory
+from mopt_mlir.pipeline.loading import errors_raised, keep_only, load_module
+from mopt_mlir.reference import evaluate, flops_of
 
 if TYPE_CHECKING:
     from mopt_mlir.lowering.function import Function
@@ -103,9 +107,6 @@ def run_entry(
     `entry` may be left out if there is only one; what it does not need is not compiled. Raises
     UserError.
     """
-    from mopt_mlir.compiler.compilation import compile_with
-    from mopt_mlir.pipeline.loading import errors_raised, keep_only, load_module
-
     with errors_raised():
         module = load_module(source)
         if entry is not None:
@@ -126,9 +127,6 @@ def measure(
 ) -> Measurement:
     """Run a function of `module` that was compiled for `threads` and `cpu`, and measure it. Raises
     UserError for shapes that are not static, and where memory is short."""
-    from mopt_mlir.measuring.peak import measure_peak
-    from mopt_mlir.reference import flops_of
-
     signature = function.entry
     _check_memory(signature, run)
     accuracy = _accuracy(function, module, run.seed) if run.check else None
@@ -197,8 +195,6 @@ def _results(returned: Any) -> tuple[Any, ...]:
 
 def _accuracy(function: Function, module: Any, seed: int) -> Accuracy:
     """Compare one run with the reference."""
-    from mopt_mlir.reference import evaluate
-
     entry = function.entry
     arguments = random_arguments(entry, seed)
     expected = evaluate(module, entry.name, arguments)

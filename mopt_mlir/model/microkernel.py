@@ -167,6 +167,11 @@ class TileKind:
     work: RegisterWork
 
 
+def vector_slots(problem: Problem, machine: Machine, kernel: Microkernel) -> int:
+    """The issue slots that an operation on vectors of `kernel` takes."""
+    return machine.slots(8 * problem.output.element.size * kernel.vector)
+
+
 def step_cycles(machine: Machine, fmas: int, loads: float) -> float:
     """Cycles of one step of the outer product, of slots of FMAs and of loads.
 
@@ -255,7 +260,7 @@ def _register_tile(
     rows = prod(size for dim, size in tile.items() if dim != kernel.lanes)
     vectors = -(-tile[kernel.lanes] // kernel.vector)
     width = vectors * kernel.vector
-    slots = machine.slots(8 * problem.output.element.size * kernel.vector)
+    slots = vector_slots(problem, machine, kernel)
     crossing = 0.0 if panels else _crossing(problem, machine, kernel)
     # Per step, elements of the input and of the weights, loads of vectors and of elements.
     input_, weights, whole, single = rows, width, vectors, rows
@@ -350,7 +355,7 @@ def _output_cycles(
     whole registers, wherever they lie.)"""
     rows = prod(size for dim, size in tile.items() if dim != kernel.lanes)
     lanes, size = tile[kernel.lanes], problem.output.element.size
-    slots = machine.slots(8 * size * kernel.vector)
+    slots = vector_slots(problem, machine, kernel)
     way = storing(problem, kernel, rows)
     if way == "vectors":
         return store_cycles(machine, rows * _stores(kernel, size, lanes) * slots)

@@ -8,7 +8,7 @@ from math import prod
 from mopt_mlir.layout import packing
 from mopt_mlir.machine.machine import Machine
 from mopt_mlir.model.conflicts import conflicting_lines
-from mopt_mlir.model.microkernel import exposed
+from mopt_mlir.model.microkernel import exposed, vector_slots
 from mopt_mlir.model.rates import Rates
 from mopt_mlir.plan import Microkernel, Plan, Prediction
 from mopt_mlir.problem import Problem, Role
@@ -107,7 +107,7 @@ def in_place_exposed(problem: Problem, machine: Machine, kernel: Microkernel) ->
     """More of the time that weights take from L3 which are read in place. (Those of groups, which
     have no output channels of their own, count like rows of output channels.)"""
     along = any(problem.weights.runs_along(dim) for dim in problem.by_role(Role.OUT_CHANNEL))
-    slots = machine.slots(8 * problem.weights.element.size * kernel.vector)
+    slots = vector_slots(problem, machine, kernel)
     return IN_PLACE_EXPOSED * (exposed(slots) if along else 1.0)
 
 

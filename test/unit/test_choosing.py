@@ -10,7 +10,7 @@ import pytest
 import mopt_mlir
 from mopt_mlir import UserError
 from mopt_mlir.bindings import bindings_of
-from mopt_mlir.compiler import trial
+from mopt_mlir.compiler import choosing, trial
 from mopt_mlir.compiler.arguments import random_arguments
 from mopt_mlir.compiler.choosing import _times_when_cold, choose_plans
 from mopt_mlir.compiler.executable import load
@@ -111,7 +111,7 @@ def take(monkeypatch):
             return self.number
 
     taken = Taken()
-    monkeypatch.setattr(trial, "fastest", taken)
+    monkeypatch.setattr(choosing, "fastest", taken)
     monkeypatch.setattr(trial, "TURNS", 1)
     monkeypatch.setattr(trial, "LEAST_TURNS", 1)
     return taken

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from mopt_mlir import reference
-from mopt_mlir.compiler import trial
+from mopt_mlir.compiler import choosing
+from mopt_mlir.measuring import running
 from mopt_mlir.tools.mopt_demo import main
 
 # in generic-avx2 the plan uses vectors that every supported host has
@@ -61,7 +62,7 @@ def test_candidates_are_measured(source: str, monkeypatch: pytest.MonkeyPatch) -
         asked.append(times)
         return 0
 
-    monkeypatch.setattr(trial, "fastest", fastest)
+    monkeypatch.setattr(choosing, "fastest", fastest)
     assert main([source, *OPTIONS, "--candidates=2"]) == 0
     assert len(asked) == 1
 
@@ -120,7 +121,7 @@ def test_wrong_result_is_marked_and_the_exit_code_says_so(
             outcome, arguments=[a.map(lambda part: part + 1e-3) for a in outcome.arguments]
         )
 
-    monkeypatch.setattr(reference, "evaluate", off_by_a_little)
+    monkeypatch.setattr(running, "evaluate", off_by_a_little)
     assert main([source, *OPTIONS]) == 1
     captured = capsys.readouterr()
     assert captured.out.count("WRONG") == 2
