@@ -16,7 +16,7 @@ def measure_bandwidths(cpus: Sequence[int]) -> dict[str, float]:
     from mopt_mlir.machine.facts import observe
     from mopt_mlir.machine.quantities import READS, WRITES
     from mopt_mlir.measuring.bench import HostBench
-    from mopt_mlir.measuring.measurement import best, measure
+    from mopt_mlir.measuring.calibrating import best, measure
 
     facts, threads = observe(), len(cpus)
     with HostBench(host(), cpus, sharing=-(-facts.cores // facts.domains)) as bench:

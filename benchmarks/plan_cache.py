@@ -22,7 +22,7 @@ FIRST_HIT = """if True:
     from time import perf_counter
     from mopt_mlir.machine import by_name
     from mopt_mlir.planning.operators import TABLE1, read_list
-    from mopt_mlir.solver.cache import PlanCache
+    from mopt_mlir.planning.plan_cache import PlanCache
     from mopt_mlir.planning.solving import Request, look_up
     problem, machine = read_list(TABLE1)[0].problem, by_name("znver5")
     start = perf_counter()
@@ -41,9 +41,9 @@ def main() -> int:
 def measure(directory: Path) -> None:
     from mopt_mlir.machine import by_name
     from mopt_mlir.planning.operators import TABLE1, read_list
+    from mopt_mlir.planning.plan_cache import PlanCache
     from mopt_mlir.planning.plan_many import plan_many
     from mopt_mlir.planning.solving import Request, look_up
-    from mopt_mlir.solver.cache import PlanCache
 
     planned = plan_many(TABLE1, machine="znver5", jobs=1)
     report("solved", [one.solution.seconds for one in planned])

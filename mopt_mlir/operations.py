@@ -1,59 +1,25 @@
-"""Finding operations, and what is constant about them."""
+"""The operations of a module."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from mopt_mlir.bindings import Bindings, bindings_of
+from mopt_mlir.bindings import bindings_of
 
 
-def find(root: Any, *names: str) -> list[Any]:
-    """The operations inside `root` called one of `names`, collected before anything is changed."""
-    ir = bindings_of(root).ir
+def inside(root: Any) -> list[Any]:
+    """`root` and all operations inside, from the innermost out, as they are before any changes."""
+    advance = bindings_of(root).ir.WalkResult.ADVANCE
     found: list[Any] = []
 
-    def visit(op: Any) -> Any:
-        if op.name in names:
-            found.append(op)
-        return ir.WalkResult.ADVANCE
+    def visit(operation: Any) -> Any:
+        found.append(operation)
+        return advance
 
     root.walk(visit)
     return found
 
 
-def trips(loop: Any) -> int | None:
-    """How often an `scf.for` with constant bounds runs; None if they are not constant."""
-    lower, upper, step = map(constant, list(loop.operands)[:3])
-    if lower is None or upper is None or step is None:
-        return None
-    return max(0, -((lower - upper) // step))
-
-
-def constant(value: Any) -> int | None:
-    """The value of an `arith.constant`, if it is one."""
-    owner = value.owner
-    if getattr(owner, "name", "") != "arith.constant":
-        return None
-    return int(owner.attributes["value"].value)
-
-
-def operands_of(value: Any, name: str) -> list[Any] | None:
-    """The operands of the operation that `value` is a result of, if that is called `name`."""
-    owner = value.owner  # a block if it is an argument
-    return list(owner.operands) if getattr(owner, "name", "") == name else None
-
-
-def hidden(bindings: Bindings, value: Any) -> Any:
-    """An index as an empty piece of assembly gives it back, so that LLVM knows nothing of it."""
-    ir, arith = bindings.ir, bindings.arith
-    word = ir.IntegerType.get_signless(64)
-    assembly = ir.Operation.create(
-        "llvm.inline_asm",
-        results=[word],
-        operands=[arith.index_cast(word, value)],
-        attributes={
-            "asm_string": ir.StringAttr.get(""),
-            "constraints": ir.StringAttr.get("=r,0"),
-        },
-    )
-    return arith.index_cast(ir.IndexType.get(), assembly.result)
+def find(root: Any, *names: str) -> list[Any]:
+    """The operations `inside` that are called one of `names`."""
+    return [operation for operation in inside(root) if operation.name in names]

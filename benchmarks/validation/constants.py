@@ -9,9 +9,9 @@ from mopt_mlir.codegen.prefetch import pixels as prefetch_pixels
 from mopt_mlir.codegen.prefetch import weights as prefetch_weights
 from mopt_mlir.estimate import branches, residency, visits
 from mopt_mlir.estimate.times import EXPOSED
-from mopt_mlir.layout import SHARED_SETS_BYTES
 from mopt_mlir.machine import by_name
 from mopt_mlir.model import cost, microkernel, packing, rates
+from mopt_mlir.vector_access import SHARED_SETS_BYTES
 
 from .tables import Rows
 

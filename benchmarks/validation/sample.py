@@ -8,7 +8,6 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from mopt_mlir.layout import needs_panels
 from mopt_mlir.machine import Machine
 from mopt_mlir.model.classes import PermutationClass, permutation_classes
 from mopt_mlir.model.cost import can_stream, line_bytes, predict, usable
@@ -16,6 +15,7 @@ from mopt_mlir.model.footprint import occupied
 from mopt_mlir.model.menu import menu
 from mopt_mlir.plan import LEVELS, PACKINGS, Level, Microkernel, Plan
 from mopt_mlir.problem import Problem
+from mopt_mlir.vector_access import needs_panels
 
 from .records import Subject
 

@@ -1,6 +1,6 @@
 """Where accumulators come from and go to: fill, bias, partial sums, the output.
 
-`layout.storing` says which of three ways they take to the output.
+`vector_access.storing` says which of three ways they take to the output.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from mopt_mlir.codegen.partials import Partials
 from mopt_mlir.codegen.ranges import Range
 from mopt_mlir.codegen.register_tile import RegisterTile
 from mopt_mlir.codegen.transpose import transpose
-from mopt_mlir.layout import dim_along_output, runs, storing
 from mopt_mlir.problem import Problem, Role
+from mopt_mlir.vector_access import dim_along_output, runs, storing
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any
 from mopt_mlir.bindings import Bindings
 from mopt_mlir.codegen.affine import AffineBuilder
 from mopt_mlir.codegen.index import Index
-from mopt_mlir.layout import STORED_IN_PARTS_BYTES
+from mopt_mlir.vector_access import STORED_IN_PARTS_BYTES
 
 _LOCALITY = {"L1": 3, "L2": 2}
 """Of a prefetch, by the cache that it is to reach."""

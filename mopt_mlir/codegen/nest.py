@@ -17,10 +17,10 @@ from mopt_mlir.codegen.partials import Partials, partials_size
 from mopt_mlir.codegen.place import Place
 from mopt_mlir.codegen.ranges import Range, Ranges, sizes_of
 from mopt_mlir.codegen.upcoming import Around, Stepped, Upcoming
-from mopt_mlir.layout import keeps_sums_in_output
 from mopt_mlir.loop_nest import Loop, LoopNest, Packing, Step
 from mopt_mlir.plan import Plan
 from mopt_mlir.problem import Problem, Role
+from mopt_mlir.vector_access import keeps_sums_in_output
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Filling one panel of packed weights, in the way that `layout.packing` says."""
+"""Filling one panel of packed weights, in the way that `vector_access.packing` says."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from mopt_mlir.codegen.index import Index
 from mopt_mlir.codegen.operands import Panels, element
 from mopt_mlir.codegen.ranges import Range
 from mopt_mlir.codegen.transpose import transpose
-from mopt_mlir.layout import Moving, packing
 from mopt_mlir.plan import Microkernel
 from mopt_mlir.problem import Problem
+from mopt_mlir.vector_access import Moving, packing
 
 PREFETCH_BYTES = 256
 """How far ahead a row of weights is prefetched: the rows of a panel are too many streams for the

@@ -27,10 +27,10 @@ from mopt_mlir.machine.flushing import flush_caches
 from mopt_mlir.normal_form import normalise
 from mopt_mlir.plan import Plan
 from mopt_mlir.planning import plan_attribute
+from mopt_mlir.planning.plan_cache import PlanCache, version
 from mopt_mlir.planning.planner import convolutions
 from mopt_mlir.planning.solving import Request, key_of, solve_candidates
 from mopt_mlir.problem import NoPlanError, Problem
-from mopt_mlir.solver.cache import PlanCache, version
 
 if TYPE_CHECKING:
     from mopt_mlir.compiler.options import CompileOptions

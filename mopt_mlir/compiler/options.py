@@ -35,7 +35,7 @@ class CompileOptions:
     `threads` is the number of cores, `cpu` (LLVM's name) what instructions are selected for.
     `passes` replaces `mopt-tile`, written as between the parentheses of a pipeline. An operation
     that mopt-tile leaves becomes plain loops with a warning; with `require_tiled` it is an error.
-    With `plan_cache` plans are kept on disk, see `solver.cache`. Of so many `candidates` per
+    With `plan_cache` plans are kept on disk, see `planning.plan_cache`. Of so many `candidates` per
     convolution the one is taken that is fastest on this host, see `choosing`; 1 measures nothing.
 
     Raises TypeError for a value of another type, UserError for one that makes no sense.

@@ -15,7 +15,6 @@ from collections.abc import Mapping
 from math import prod
 
 from mopt_mlir.estimate.nest import CachedNest, parts_in_lines
-from mopt_mlir.layout import keeps_sums_in_output, scalar_operand
 from mopt_mlir.machine.machine import Machine
 from mopt_mlir.model.conflicts import crowded_lines, touched_lines
 from mopt_mlir.model.cost import (
@@ -29,6 +28,7 @@ from mopt_mlir.model.packing import PACK_PASSES
 from mopt_mlir.model.rates import OUTPUT_PASSES
 from mopt_mlir.plan import LEVELS, Plan, Prediction
 from mopt_mlir.problem import Problem, Tensor
+from mopt_mlir.vector_access import keeps_sums_in_output, scalar_operand
 
 CROWDED = ("L2", "L3")
 """Caches of which it counts on which sets the lines of a block fall. (With it choices for Table 1

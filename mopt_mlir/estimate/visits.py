@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from mopt_mlir.layout import keeps_sums_in_output
 from mopt_mlir.machine.machine import Cache, Machine
 from mopt_mlir.model.conflicts import conflicting_lines
 from mopt_mlir.model.microkernel import (
@@ -30,6 +29,7 @@ from mopt_mlir.model.microkernel import (
 from mopt_mlir.model.volume import Pieces, cut
 from mopt_mlir.plan import Plan
 from mopt_mlir.problem import Problem
+from mopt_mlir.vector_access import keeps_sums_in_output
 
 WINDOW = 400
 """Operations that a core has in flight: 192 to 512 on the machines described here."""

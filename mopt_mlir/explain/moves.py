@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from mopt_mlir.layout import needs_panels
 from mopt_mlir.machine.machine import Machine
 from mopt_mlir.model.classes import permutation_classes
 from mopt_mlir.model.menu import menu
 from mopt_mlir.plan import PACKINGS, Level, Microkernel, Plan, streams_whole_vectors
 from mopt_mlir.problem import Problem
+from mopt_mlir.vector_access import needs_panels
 
 Move = tuple[str, Plan]
 """What is different, in words, and the plan; which level, the caller knows."""

@@ -20,9 +20,9 @@ from mopt_mlir.plan import Plan
 from mopt_mlir.planning import solving
 from mopt_mlir.planning.operators import is_list, operators_of, read_list
 from mopt_mlir.planning.plan_attribute import NAME
+from mopt_mlir.planning.plan_cache import PlanCache
 from mopt_mlir.planning.planner import Planner
 from mopt_mlir.problem import NoPlanError, Problem
-from mopt_mlir.solver.cache import PlanCache
 
 ANY = "auto"
 """The machine that a plan was made for, or where there is no plan yet, this host."""

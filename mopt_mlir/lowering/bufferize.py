@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from mopt_mlir.bindings import bindings_of
@@ -13,9 +14,9 @@ from mopt_mlir.func_ops import (
     name_of,
     set_argument_attributes,
 )
-from mopt_mlir.lowering.pipeline import run_upstream
 from mopt_mlir.lowering.results import is_buffer, results_to_parameters
-from mopt_mlir.operations import find
+from mopt_mlir.lowering.upstream import run_upstream
+from mopt_mlir.operations import find, inside
 
 _BUFFERIZE = (
     "convert-elementwise-to-linalg",
@@ -50,7 +51,7 @@ def bufferize(module: Any) -> None:
     A tensor parameter becomes a buffer that is only read (unless it says `bufferization.writable`),
     a tensor result of static shape a trailing parameter, marked `mopt.result`, that the result
     is written to. A result of dynamic shape is returned in a new buffer that the caller frees.
-    Raises PassFailure.
+    Raises Failure.
     """
     if not (_has_tensors(module) or _returns_buffers(module)):
         return
@@ -65,19 +66,15 @@ def bufferize(module: Any) -> None:
 def _has_tensors(module: Any) -> bool:
     ir = bindings_of(module).ir
     tensors = (ir.RankedTensorType, ir.UnrankedTensorType)
-    found = False
+    return any(isinstance(value.type, tensors) for op in inside(module) for value in _values(op))
 
-    def visit(op: Any) -> Any:
-        nonlocal found
-        values = [*op.operands, *op.results]
-        values += [
-            argument for region in op.regions for block in region for argument in block.arguments
-        ]
-        found = any(isinstance(value.type, tensors) for value in values)
-        return ir.WalkResult.INTERRUPT if found else ir.WalkResult.ADVANCE
 
-    module.walk(visit)
-    return found
+def _values(op: Any) -> Iterator[Any]:
+    yield from op.operands
+    yield from op.results
+    for region in op.regions:
+        for block in region:
+            yield from block.arguments
 
 
 def _returns_buffers(module: Any) -> bool:
@@ -140,14 +137,10 @@ def _keep_manual_deallocations(module: Any) -> None:
     """Mark buffers that the module frees itself, which automatic deallocation must not touch."""
     ir = bindings_of(module).ir
 
-    def visit(op: Any) -> Any:
-        if op.name == "memref.dealloc":
-            op.attributes[_MANUAL] = ir.UnitAttr.get(op.context)
-            owner = op.operands[0].owner
-            while not isinstance(owner, ir.Block) and owner.operation.name in _VIEWS:
-                owner = owner.operands[0].owner
-            if not isinstance(owner, ir.Block) and owner.operation.name == "memref.alloc":
-                owner.operation.attributes[_MANUAL] = ir.UnitAttr.get(op.context)
-        return ir.WalkResult.ADVANCE
-
-    module.walk(visit)
+    for op in find(module, "memref.dealloc"):
+        op.attributes[_MANUAL] = ir.UnitAttr.get(op.context)
+        owner = op.operands[0].owner
+        while not isinstance(owner, ir.Block) and owner.operation.name in _VIEWS:
+            owner = owner.operands[0].owner
+        if not isinstance(owner, ir.Block) and owner.operation.name == "memref.alloc":
+            owner.operation.attributes[_MANUAL] = ir.UnitAttr.get(op.context)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from mopt_mlir.bindings import Bindings, bindings_of
-from mopt_mlir.lowering.pipeline import run_upstream
+from mopt_mlir.lowering.upstream import run_upstream
 from mopt_mlir.operations import find
 
 _FREE = "mopt.vectorise"  # on a loop that LLVM may vectorise
@@ -29,7 +29,7 @@ _WORTH_VECTORS = 8  # iterations
 
 
 def linalg_to_loops(module: Any) -> None:
-    """Lower the linalg operations of a bufferised module to `scf.for`. Raises PassFailure."""
+    """Lower the linalg operations of a bufferised module to `scf.for`. Raises Failure."""
     bindings = bindings_of(module)
     _copies_to_linalg(module)
     run_upstream(module, "linalg-generalize-named-ops")

@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 from mopt_mlir.bindings import bindings_of
-from mopt_mlir.operations import constant, find, operands_of
+from mopt_mlir.lowering.values import constant, operands_of
+from mopt_mlir.operations import find
 
 
 def shift_quotients(module: Any) -> None:

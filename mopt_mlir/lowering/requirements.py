@@ -18,6 +18,7 @@ from mopt_mlir.diagnostics import describe
 from mopt_mlir.linalg.extract import indexing_maps
 from mopt_mlir.lowering.shapes import Activation, Shape, product
 from mopt_mlir.lowering.sizes import Size, compute, evaluate, is_known
+from mopt_mlir.operations import inside
 
 _COPIES = ("memref.copy", "bufferization.materialize_in_destination")
 
@@ -61,15 +62,7 @@ def requirements(function: Any) -> tuple[Requirement, ...]:
 
 
 def _of_activation(activation: Activation) -> Iterator[Requirement]:
-    operations: list[Any] = []
-    walk_result = bindings_of(activation.function).ir.WalkResult
-
-    def visit(operation: Any) -> Any:
-        operations.append(operation)
-        return walk_result.ADVANCE
-
-    activation.function.walk(visit)
-    for operation in operations:
+    for operation in inside(activation.function):
         if operation.name == "func.call":
             callee = activation.callee(operation)
             if callee is not None:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from mopt_mlir.bindings import bindings_of
-from mopt_mlir.diagnostics import UserError, describe, emit
+from mopt_mlir.diagnostics import Failure, UserError, describe, emit
 from mopt_mlir.lowering.addresses import forget_bounds, share_addresses
 from mopt_mlir.lowering.fallback import keep_marks, linalg_to_loops, mark_loops
 from mopt_mlir.lowering.library import call_accurate_functions, check_names
-from mopt_mlir.lowering.pipeline import run_upstream
 from mopt_mlir.lowering.quotients import shift_quotients
 from mopt_mlir.lowering.scratch import reuse_scratch
 from mopt_mlir.lowering.unroll import is_unrolled, unroll_reductions
-from mopt_mlir.operations import find, hidden, trips
-from mopt_mlir.pipeline.pass_base import PassFailure
+from mopt_mlir.lowering.upstream import run_upstream
+from mopt_mlir.lowering.values import hidden, trips
+from mopt_mlir.operations import find, inside
 
 _TO_LOOPS = (
     "convert-vector-to-scf{full-unroll=true}",
@@ -60,7 +60,7 @@ def lower_to_llvm(module: Any, threads: int) -> None:
     """Lower a module without tensors to the LLVM and OpenMP dialects.
 
     `threads` is the size of the team of a parallel loop: 0 leaves it to the OpenMP runtime, 1 makes
-    the loop serial. Raises PassFailure, after an error at each culprit, if something is left over,
+    the loop serial. Raises Failure, after an error at each culprit, if something is left over,
     and UserError where a function has a name that generated code calls.
     """
     check_names(module)
@@ -188,18 +188,12 @@ def _bits_as_bytes(module: Any) -> None:
 
 
 def _check_lowered(module: Any) -> None:
-    ir = bindings_of(module).ir
     left: dict[str, Any] = {}
-
-    def visit(op: Any) -> Any:
-        dialect = op.name.partition(".")[0]
-        if dialect not in _LOWERED and op.name != "builtin.module":
+    for op in inside(module):
+        if op.name.partition(".")[0] not in _LOWERED and op.name != "builtin.module":
             left.setdefault(op.name, op.location)
-        return ir.WalkResult.ADVANCE
-
-    module.walk(visit)
     culprits = {name: at for name, at in left.items() if name != _CAST} or left
     for name, location in culprits.items():
         emit("error", location, f"'{name}' cannot be lowered to LLVM{_WAYS_OUT.get(name, '')}")
     if left:
-        raise PassFailure("operations are left that cannot be lowered to LLVM")
+        raise Failure("operations are left that cannot be lowered to LLVM")

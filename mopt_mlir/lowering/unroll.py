@@ -18,7 +18,8 @@ from typing import Any
 
 from mopt_mlir.bindings import bindings_of
 from mopt_mlir.lowering.fallback import ANNOTATION, NOT_VECTORISED
-from mopt_mlir.operations import constant, find, hidden, operands_of, trips
+from mopt_mlir.lowering.values import constant, hidden, operands_of, trips
+from mopt_mlir.operations import find
 
 WIDE = 24
 """Multiply-adds of a body beside which stepping and jumping hardly weighs: it is left as it is."""

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from mopt_mlir.machine.machine import CACHE_NAMES, Machine
 from mopt_mlir.machine.quantities import PEAKS, Quantity
 from mopt_mlir.measuring import kernels
+from mopt_mlir.measuring.memory import check_memory
 from mopt_mlir.measuring.team import Team
-from mopt_mlir.memory import check_memory
 from mopt_mlir.problem import ElementType
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from mopt_mlir.compiler.options import DEFAULTS, CompileOptions
 from mopt_mlir.diagnostics import UserError, describe, emit
 from mopt_mlir.lowering.entries import Entry, Parameter
 from mopt_mlir.machine.flushing import flush_caches
+from mopt_mlir.measuring.memory import check_memory
 from mopt_mlir.measuring.peak import measure_peak
-from mopt_mlir.memory import check_memory
 from mopt_mlir.pipeline.loading import errors_raised, keep_only, load_module
 from mopt_mlir.reference import evaluate, flops_of
 

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 
-from mopt_mlir.layout import keeps_sums_in_output
 from mopt_mlir.machine.machine import Cache, Machine
 from mopt_mlir.model.classes import class_name, reuse_of
 from mopt_mlir.model.conflicts import PAGE, row_pitch
@@ -35,6 +34,7 @@ from mopt_mlir.model.rates import OUTPUT_PASSES, STREAMED_PASSES, Rates
 from mopt_mlir.model.volume import Pieces, Tiling, cut, live_order, volume, whole
 from mopt_mlir.plan import LEVELS, Microkernel, Plan, Prediction, streams_whole_vectors
 from mopt_mlir.problem import Problem, Tensor
+from mopt_mlir.vector_access import keeps_sums_in_output
 
 MEMORY: tuple[str, ...] = ("L1", "L2", "L3", "DRAM")
 """Resources that move data, each named after where it is read from."""

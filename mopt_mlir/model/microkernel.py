@@ -12,7 +12,11 @@ from itertools import product
 from math import gcd, log2, prod
 from typing import NamedTuple
 
-from mopt_mlir.layout import (
+from mopt_mlir.machine.machine import Machine
+from mopt_mlir.model.conflicts import conflicting_lines
+from mopt_mlir.plan import Microkernel
+from mopt_mlir.problem import Problem, Tensor
+from mopt_mlir.vector_access import (
     STORED_IN_PARTS_BYTES,
     keeps_sums_in_output,
     runs,
@@ -20,10 +24,6 @@ from mopt_mlir.layout import (
     scalar_operand,
     storing,
 )
-from mopt_mlir.machine.machine import Machine
-from mopt_mlir.model.conflicts import conflicting_lines
-from mopt_mlir.plan import Microkernel
-from mopt_mlir.problem import Problem, Tensor
 
 LOOP_CYCLES = 0.25
 """Per reduction step: what the loop costs beyond its FMAs, where these take one slot each. A

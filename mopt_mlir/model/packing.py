@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import prod
 
-from mopt_mlir.layout import packing
 from mopt_mlir.machine.machine import Machine
 from mopt_mlir.model.conflicts import conflicting_lines
 from mopt_mlir.model.microkernel import exposed, vector_slots
 from mopt_mlir.model.rates import Rates
 from mopt_mlir.plan import Microkernel, Plan, Prediction
 from mopt_mlir.problem import Problem, Role
+from mopt_mlir.vector_access import packing
 
 PACK_CYCLES: Mapping[str, float] = {"whole": 0.38, "L3": 0.38, "L2": 0.31, "L1": 0.17}
 """Cycles to move one weight into its panel, by the place of packing: loads, a transposition in

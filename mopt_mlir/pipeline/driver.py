@@ -21,9 +21,9 @@ from mopt_mlir.diagnostics import (
     sink,
 )
 from mopt_mlir.pipeline.options import option
+from mopt_mlir.pipeline.source import SPLIT_MARKER, Source, parse
 from mopt_mlir.pipeline.steps import MODULE, Step, add_steps
 from mopt_mlir.pipeline.verify_diagnostics import verify
-from mopt_mlir.source import SPLIT_MARKER, Source, parse
 
 _LONGEST_EXCERPT = 400  # characters; a line with a large constant says nothing to a reader
 

@@ -29,8 +29,8 @@ from mopt_mlir.func_ops import (
 )
 from mopt_mlir.linalg.decomposition import decompose
 from mopt_mlir.pipeline.pass_base import Pass
+from mopt_mlir.pipeline.source import Source, parse, read
 from mopt_mlir.pipeline.steps import MODULE, add_passes
-from mopt_mlir.source import Source, parse, read
 
 _UPSTREAM = "mlir"
 _VALUE_NAME = re.compile(rb"%([A-Za-z_$.-][A-Za-z0-9_$.-]*)")

@@ -11,16 +11,12 @@ from dataclasses import dataclass
 from inspect import cleandoc
 from typing import Any, ClassVar, TypeVar
 
-from mopt_mlir.diagnostics import Failure, UserError
+from mopt_mlir.diagnostics import UserError
 from mopt_mlir.pipeline.options import given_options, option, options_of, parse_options_text
 
-__all__ = ["Pass", "PassFailure", "help_of", "option", "parse_options"]
+__all__ = ["Pass", "help_of", "option", "parse_options"]
 
 _P = TypeVar("_P", bound="Pass")
-
-
-class PassFailure(Failure):
-    """A pass gives up, *after* having emitted an error diagnostic that says why."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +36,7 @@ class Pass(ABC):
         """Rewrite `module`, the `builtin.module` operation of any MLIR Python bindings, whose
         context is the current one.
 
-        Raises PassFailure after having emitted an error, or UserError for what a user got wrong;
+        Raises Failure after having emitted an error, or UserError for what a user got wrong;
         the module is then in an unspecified state and must not be used.
         """
 

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from mopt_mlir.diagnostics import Diagnostic
-from mopt_mlir.source import Source
+from mopt_mlir.pipeline.source import Source
 
 _EXPECTATION = re.compile(
     r"expected-(?P<severity>error|warning|remark|note)(?P<regex>-re)?"

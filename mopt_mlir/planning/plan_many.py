@@ -13,6 +13,7 @@ from mopt_mlir.machine import Machine, resolve
 from mopt_mlir.pipeline.loading import errors_raised, load_module
 from mopt_mlir.plan import GAP, TIME_LIMIT
 from mopt_mlir.planning.operators import Operator, is_list, operators_of, read_list
+from mopt_mlir.planning.plan_cache import PlanCache, version
 from mopt_mlir.planning.solving import (
     Request,
     Solution,
@@ -21,7 +22,6 @@ from mopt_mlir.planning.solving import (
     store,
 )
 from mopt_mlir.problem import NoPlanError, Problem
-from mopt_mlir.solver.cache import PlanCache, version
 
 BACKENDS = ("loky", "dask")
 """Those of joblib: processes of this machine, or the workers of a Dask cluster."""

@@ -6,20 +6,20 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mopt_mlir.bindings import Bindings
-from mopt_mlir.diagnostics import NOT_TILED, emit
+from mopt_mlir.diagnostics import NOT_TILED, Failure, emit
 from mopt_mlir.linalg.constants import constant_value
 from mopt_mlir.linalg.decomposition import PART
 from mopt_mlir.linalg.extract import Convolution, UnsupportedError, extract, indexing_maps
 from mopt_mlir.machine import Machine
 from mopt_mlir.normal_form import normalise
-from mopt_mlir.pipeline.pass_base import PassFailure
+from mopt_mlir.operations import inside
 from mopt_mlir.plain_data import DataError
 from mopt_mlir.plan import Plan
 from mopt_mlir.planning import plan_attribute
+from mopt_mlir.planning.plan_cache import PlanCache
 from mopt_mlir.planning.planned import PlannedConvolution
 from mopt_mlir.planning.solving import Request, Solution, solve
 from mopt_mlir.problem import NoPlanError, Problem
-from mopt_mlir.solver.cache import PlanCache
 
 
 @dataclass
@@ -37,7 +37,7 @@ class Planner:
         """Every supported convolution with its plan, in the order of the module.
 
         Emits a remark for each linalg operation that is left as it is, and for each plan that the
-        time limit cut short. Raises PassFailure, after an error, where an attached plan does not
+        time limit cut short. Raises Failure, after an error, where an attached plan does not
         fit its operation.
         """
         return [self._planned(found) for found in convolutions(self.module, self.bindings)]
@@ -58,7 +58,7 @@ class Planner:
                 plan.check(problem)
         except DataError as error:
             emit("error", operation.location, f"'{plan_attribute.NAME}': {error}")
-            raise PassFailure from None
+            raise Failure from None
         return plan
 
     def _solve(self, operation: Any, problem: Problem, constant_weights: bool) -> Plan:
@@ -70,7 +70,7 @@ class Planner:
             except NoPlanError as error:
                 reason = f"no plan for machine '{self.machine.name}': {error}"
                 emit("error", operation.location, reason)
-                raise PassFailure from None
+                raise Failure from None
         solution = self.solved[key]
         if shortfall := solution.shortfall(request):
             emit("remark", operation.location, shortfall)
@@ -82,16 +82,10 @@ def convolutions(module: Any, bindings: Bindings) -> list[Convolution]:
 
     Emits a remark for each other linalg operation that might have been one.
     """
-    operations: list[Any] = []
-
-    def visit(operation: Any) -> Any:
-        if operation.name.startswith("linalg."):
-            operations.append(operation)
-        return bindings.ir.WalkResult.ADVANCE
-
-    module.walk(visit)
     found: list[Convolution] = []
-    for operation in operations:
+    for operation in inside(module):
+        if not operation.name.startswith("linalg."):
+            continue
         try:
             found.append(extract(operation, bindings))
         except UnsupportedError as reason:

@@ -48,8 +48,8 @@ class PlanningPass(Pass):
         """What finds the plans for `module`. Raises UserError where an option makes no sense."""
         from mopt_mlir.bindings import bindings_of
         from mopt_mlir.machine import resolve
+        from mopt_mlir.planning.plan_cache import PlanCache
         from mopt_mlir.planning.planner import Planner
-        from mopt_mlir.solver.cache import PlanCache
 
         self.request.check()
         machine = resolve(self.machine, module)

@@ -12,8 +12,8 @@ from mopt_mlir.plan import GAP, TIME_LIMIT
 if TYPE_CHECKING:
     from mopt_mlir.machine import Machine
     from mopt_mlir.plan import Plan
+    from mopt_mlir.planning.plan_cache import PlanCache
     from mopt_mlir.problem import Problem
-    from mopt_mlir.solver.cache import PlanCache
 
 _ROUNDING = 1e-6
 """A gap that exceeds the one asked for by less is the same in floating point."""
@@ -34,7 +34,7 @@ class Request:
         if self.threads < 1:
             raise UserError(f"threads={self.threads}: at least one is needed")
         if self.solver != "exact":  # which is always there; the solver takes long to import
-            from mopt_mlir.solver.pipeline import SOLVERS
+            from mopt_mlir.solver.certified import SOLVERS
 
             if self.solver not in SOLVERS:
                 raise UserError(f"solver={self.solver}: not one of {', '.join(SOLVERS)}")
@@ -81,7 +81,7 @@ class Solution:
 def key_of(problem: Problem, machine: Machine, request: Request, **more: str | float) -> str:
     """The key of a plan in the cache; `more` is what else the plan depends on. The time limit is no
     part of it: a plan that it cut short, which another run may not find again, is never stored."""
-    from mopt_mlir.solver.cache import plan_key
+    from mopt_mlir.planning.plan_cache import plan_key
 
     options: dict[str, str | float] = {
         "constant_weights": request.constant_weights,

@@ -1,6 +1,6 @@
 """The solver: the best plan of the model, with a proven lower bound on every other."""
 
 from mopt_mlir.solver.candidates import candidates
-from mopt_mlir.solver.pipeline import solve
+from mopt_mlir.solver.certified import solve
 
 __all__ = ["candidates", "solve"]

@@ -16,8 +16,8 @@ from mopt_mlir.model.cost import predict
 from mopt_mlir.plan import GAP, LEVELS, PACKINGS, TIME_LIMIT, Plan
 from mopt_mlir.problem import Problem
 from mopt_mlir.solver.arrays import Floats, Ints
+from mopt_mlir.solver.certified import Certified, certify
 from mopt_mlir.solver.evaluate import Evaluator
-from mopt_mlir.solver.pipeline import Certified, certify
 from mopt_mlir.solver.plans import plan_of
 from mopt_mlir.solver.search import descend, moves
 from mopt_mlir.solver.space import Choice

@@ -12,7 +12,6 @@ from math import prod
 import numpy as np
 import numpy.typing as npt
 
-from mopt_mlir.layout import keeps_sums_in_output, whole_to_pack
 from mopt_mlir.machine.machine import Machine
 from mopt_mlir.model.classes import PermutationClass, Reuse, permutation_classes
 from mopt_mlir.model.cost import (
@@ -38,6 +37,7 @@ from mopt_mlir.solver.sizes import useful_sizes, with_fewer_lines
 from mopt_mlir.solver.space import Choice, works
 from mopt_mlir.solver.sums import least_waiting_sums, waiting_sums
 from mopt_mlir.solver.walk import Occupied, Walk, Walker, touched
+from mopt_mlir.vector_access import keeps_sums_in_output, whole_to_pack
 
 TOO_FULL = 1e3
 """Makes what does not fit into the caches the last choice, the more so the less it fits."""

@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from mopt_mlir.layout import whole_to_pack
 from mopt_mlir.machine.machine import Machine
 from mopt_mlir.model.cost import (
     FILLS,
@@ -42,6 +41,7 @@ from mopt_mlir.solver.scenarios import IN_PLACE_LEVEL
 from mopt_mlir.solver.space import Choice, shares
 from mopt_mlir.solver.traffic import Traffic
 from mopt_mlir.solver.variables import Expression
+from mopt_mlir.vector_access import whole_to_pack
 
 TOLERANCE = 1e-5
 """Relative safety of a dual bound: SCIP meets constraints to 1e-6."""

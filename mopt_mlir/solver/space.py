@@ -18,7 +18,6 @@ from math import gcd, prod
 
 import numpy as np
 
-from mopt_mlir.layout import is_transposed, needs_panels
 from mopt_mlir.machine.machine import Machine
 from mopt_mlir.model.cost import (
     MEMORY,
@@ -35,6 +34,7 @@ from mopt_mlir.model.rates import OUTPUT_PASSES, Rates
 from mopt_mlir.plan import Microkernel
 from mopt_mlir.problem import Problem
 from mopt_mlir.solver.arrays import Floats, Ints
+from mopt_mlir.vector_access import is_transposed, needs_panels
 
 MOST_TILES = 1 << 16
 """Of more register tiles along a dim it does not matter exactly how many a core gets."""

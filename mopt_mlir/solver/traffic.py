@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from mopt_mlir.layout import keeps_sums_in_output
 from mopt_mlir.machine.machine import Machine
 from mopt_mlir.model.cost import FILLS, OUTPUT, WEIGHTS, usable
 from mopt_mlir.model.footprint import MemoryAxis, joined_dims
@@ -29,6 +28,7 @@ from mopt_mlir.solver.axis_bounds import (
 )
 from mopt_mlir.solver.space import Choice
 from mopt_mlir.solver.variables import Expression, Variables
+from mopt_mlir.vector_access import keeps_sums_in_output
 
 NEGLIGIBLE = 14.0
 """By how much a binary lowers the logarithm of a term that it turns off, which is a part of the

@@ -36,7 +36,7 @@ def _parser() -> Parser:
 
 def _compile(arguments: argparse.Namespace) -> int:
     from mopt_mlir.compiler.ahead_of_time import compile_to_file
-    from mopt_mlir.source import read
+    from mopt_mlir.pipeline.source import read
 
     compile_to_file(
         read(arguments.input),

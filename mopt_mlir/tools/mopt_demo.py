@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from mopt_mlir.lowering.function import Function
     from mopt_mlir.machine import Machine
     from mopt_mlir.measuring.running import Measurement, RunOptions
+    from mopt_mlir.pipeline.source import Source
     from mopt_mlir.plan import Plan
-    from mopt_mlir.source import Source
 
 DESCRIPTION = """\
 Plan, compile and run each function of a file on random data, and print what came out: the plan, how
@@ -82,7 +82,7 @@ def _run(arguments: argparse.Namespace) -> int:
     from mopt_mlir.measuring.running import RunOptions
     from mopt_mlir.output import check_output
     from mopt_mlir.pipeline.loading import load_module
-    from mopt_mlir.source import read
+    from mopt_mlir.pipeline.source import read
     from mopt_mlir.tools.printing import print_tables
 
     check_output("-")
@@ -154,6 +154,7 @@ def _analyze(module: Any, options: CompileOptions) -> tuple[Plan, ...]:
     compiling to say."""
     from mopt_mlir.bindings import bindings_of
     from mopt_mlir.diagnostics import NOT_TILED, without
+    from mopt_mlir.operations import inside
     from mopt_mlir.pipeline.loading import run_passes
     from mopt_mlir.pipeline.pass_registry import create
     from mopt_mlir.planning import plan_attribute
@@ -161,16 +162,8 @@ def _analyze(module: Any, options: CompileOptions) -> tuple[Plan, ...]:
     with without(NOT_TILED):
         run_passes(module, create("mopt-analyze", **options.planning_options()))
     bindings = bindings_of(module)
-    plans: list[Plan] = []
-
-    def visit(operation: Any) -> Any:
-        plan = plan_attribute.attached(operation, bindings)
-        if plan is not None:
-            plans.append(plan)
-        return bindings.ir.WalkResult.ADVANCE
-
-    module.walk(visit)
-    return tuple(plans)
+    plans = (plan_attribute.attached(operation, bindings) for operation in inside(module))
+    return tuple(plan for plan in plans if plan is not None)
 
 
 def _table(results: Iterable[Result], machine: Machine, threads: int) -> Table:

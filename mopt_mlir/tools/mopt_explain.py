@@ -70,8 +70,8 @@ def _parser() -> Parser:
 def _run(arguments: argparse.Namespace) -> int:
     from mopt_mlir.explain.sources import explain_source
     from mopt_mlir.output import check_output, write_output
+    from mopt_mlir.pipeline.source import read
     from mopt_mlir.planning.operators import TABLE1, is_list
-    from mopt_mlir.source import read
 
     outputs = _outputs(arguments)
     for path, _ in outputs:

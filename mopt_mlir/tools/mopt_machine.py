@@ -89,15 +89,15 @@ def _calibrate(threads: int | None) -> tuple[Calibration, Path]:
 
     from mopt_mlir.diagnostics import emit
     from mopt_mlir.machine import calibration, facts
-    from mopt_mlir.measuring import measurement
+    from mopt_mlir.measuring import calibrating
 
     # what would go wrong in the end had better go wrong now
     observed = facts.observe()
-    threads = measurement.cores_to_measure(threads, observed)
+    threads = calibrating.cores_to_measure(threads, observed)
     path = calibration.prepare(calibration.Identity.of(observed))
     with Progress(console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("Measuring this machine", total=1.0)
-        measured = measurement.calibrate(
+        measured = calibrating.calibrate(
             threads, lambda share: progress.update(task, completed=share)
         )
     for remark in measured.remarks:

@@ -15,6 +15,7 @@ from mopt_mlir.pipeline.driver import Driver, Settings, printer
 from mopt_mlir.pipeline.options import Option, option, options_of
 from mopt_mlir.pipeline.pass_base import Pass, help_of
 from mopt_mlir.pipeline.pass_registry import REGISTRY, load
+from mopt_mlir.pipeline.source import Source, read
 from mopt_mlir.pipeline.steps import (
     MLIR_PASSES,
     MODULE,
@@ -23,7 +24,6 @@ from mopt_mlir.pipeline.steps import (
     make_step,
     parse_pipeline,
 )
-from mopt_mlir.source import Source, read
 from mopt_mlir.tools.command_line import exit_code
 
 _USAGE = """\

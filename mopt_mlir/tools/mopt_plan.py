@@ -106,10 +106,10 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _plan(arguments: argparse.Namespace) -> tuple[Planned, ...]:
+    from mopt_mlir.pipeline.source import read
     from mopt_mlir.plan import GAP, TIME_LIMIT
     from mopt_mlir.planning.operators import is_list
     from mopt_mlir.planning.plan_many import plan_many
-    from mopt_mlir.source import read
 
     with _progress_bar() as progress:
         return plan_many(
@@ -130,7 +130,7 @@ def _plan(arguments: argparse.Namespace) -> tuple[Planned, ...]:
 
 def _clear_cache() -> None:
     from mopt_mlir.diagnostics import UserError
-    from mopt_mlir.solver.cache import PlanCache
+    from mopt_mlir.planning.plan_cache import PlanCache
 
     try:
         removed = PlanCache().clear()

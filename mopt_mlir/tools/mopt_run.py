@@ -49,7 +49,7 @@ def _run(arguments: argparse.Namespace) -> int:
     from mopt_mlir.diagnostics import UserError
     from mopt_mlir.measuring.running import RunOptions, run_entry
     from mopt_mlir.output import write_output
-    from mopt_mlir.source import read
+    from mopt_mlir.pipeline.source import read
 
     options = compile_options(arguments)
     run = RunOptions(arguments.seed, arguments.repeat, arguments.cold, arguments.check)

@@ -20,10 +20,10 @@ from mopt_mlir.machine.calibration import Calibration, Identity
 from mopt_mlir.machine.facts import observe
 from mopt_mlir.machine.quantities import QUANTITIES, READS, Quantity
 from mopt_mlir.machine.registry import SHIPPED
-from mopt_mlir.measuring import kernels, measurement
+from mopt_mlir.measuring import calibrating, kernels
 from mopt_mlir.measuring.bench import HostBench, buffer_bytes
+from mopt_mlir.measuring.memory import check_memory
 from mopt_mlir.measuring.team import Team
-from mopt_mlir.memory import check_memory
 from mopt_mlir.problem import ElementType
 from mopt_mlir.tools.mopt_machine import main
 
@@ -81,29 +81,29 @@ class FakeBench:
 
 def test_figures_are_those_of_the_machine() -> None:
     bench = FakeBench()
-    samples = measurement.measure(bench, (1, 2), seconds=1, clock=bench.clock)
-    figures = measurement.best(samples)
+    samples = calibrating.measure(bench, (1, 2), seconds=1, clock=bench.clock)
+    figures = calibrating.best(samples)
     for quantity in QUANTITIES:
         assert figures[quantity.name] == pytest.approx({1: RATES[quantity], 2: 2 * RATES[quantity]})
     assert 1 <= bench.now < 3
-    assert [*measurement.contradictions(figures), *measurement.disturbances(samples)] == []
+    assert [*calibrating.contradictions(figures), *calibrating.disturbances(samples)] == []
 
 
 def test_the_best_runs_count_and_the_user_hears_of_the_others() -> None:
     bench = FakeBench(disturbance=lambda run: 1.0 if run % 3 == 0 else 5.0)
-    samples = measurement.measure(bench, (1,), seconds=10, clock=bench.clock)
-    for name, figures in measurement.best(samples).items():
+    samples = calibrating.measure(bench, (1,), seconds=10, clock=bench.clock)
+    for name, figures in calibrating.best(samples).items():
         (rate,) = (RATES[quantity] for quantity in QUANTITIES if quantity.name == name)
         assert figures[1] == pytest.approx(rate)
-    (remark,) = measurement.disturbances(samples)
+    (remark,) = calibrating.disturbances(samples)
     assert "the machine was busy: of 8 of the 8 figures" in remark
 
 
 def test_a_single_lucky_run_does_not_count() -> None:
     bench = FakeBench(disturbance=lambda run: 0.5 if run == 300 else 1.0)
-    samples = measurement.measure(bench, (1,), seconds=2, clock=bench.clock)
+    samples = calibrating.measure(bench, (1,), seconds=2, clock=bench.clock)
     assert bench.runs > 300
-    figures = measurement.best(samples)
+    figures = calibrating.best(samples)
     assert [*figures.values()] == [{1: pytest.approx(rate)} for rate in RATES.values()]
 
 
@@ -117,22 +117,22 @@ def test_runs_are_long_enough_to_be_timed() -> None:
         return durations[-1]
 
     bench.seconds = seconds  # type: ignore[method-assign]
-    measurement.measure(bench, (1,), seconds=1, clock=time)
-    assert min(durations[len(durations) // 2 :]) >= measurement.RUN_SECONDS / 2
+    calibrating.measure(bench, (1,), seconds=1, clock=time)
+    assert min(durations[len(durations) // 2 :]) >= calibrating.RUN_SECONDS / 2
 
 
 def test_contradictory_figures_are_measured_for_longer() -> None:
     bench = FakeBench(rates={**RATES, READS[1]: 50.0})  # L2 slower than L3, whatever one does
-    samples = measurement.measure(bench, (1,), seconds=1, clock=bench.clock)
-    assert bench.now >= measurement.PATIENCE
-    (remark,) = measurement.contradictions(measurement.best(samples))
+    samples = calibrating.measure(bench, (1,), seconds=1, clock=bench.clock)
+    assert bench.now >= calibrating.PATIENCE
+    (remark,) = calibrating.contradictions(calibrating.best(samples))
     assert remark == "L3 read (100 GB/s) is faster than L2 read (50 GB/s) on 1 core"
 
 
 def test_progress_is_told_and_never_goes_back() -> None:
     bench = FakeBench()
     shares: list[float] = []
-    measurement.measure(bench, (1,), seconds=1, clock=bench.clock, progress=shares.append)
+    calibrating.measure(bench, (1,), seconds=1, clock=bench.clock, progress=shares.append)
     assert shares == sorted(shares)
     assert 0 <= shares[0] < shares[-1] <= 1
 
@@ -152,16 +152,16 @@ def test_progress_is_told_and_never_goes_back() -> None:
 )
 def test_contradictions_are_found(name: str, threads: int, figure: float, message: str) -> None:
     figures = {key: dict(values) for key, values in measured().figures.items()}
-    assert list(measurement.contradictions(figures)) == []
+    assert list(calibrating.contradictions(figures)) == []
     figures[name][threads] = figure
-    assert message in list(measurement.contradictions(figures))
+    assert message in list(calibrating.contradictions(figures))
 
 
 def test_numbers_of_cores() -> None:
-    assert measurement.thread_counts(1) == (1,)
-    assert measurement.thread_counts(3) == (1, 2, 3)
-    assert measurement.thread_counts(20) == (1, 2, 4, 8, 16, 20)
-    assert measurement.thread_counts(64) == (1, 2, 4, 8, 16, 32, 64)
+    assert calibrating.thread_counts(1) == (1,)
+    assert calibrating.thread_counts(3) == (1, 2, 3)
+    assert calibrating.thread_counts(20) == (1, 2, 4, 8, 16, 20)
+    assert calibrating.thread_counts(64) == (1, 2, 4, 8, 16, 32, 64)
 
 
 @pytest.mark.parametrize("name", ["znver5", "i7-9700k", "i9-10980xe", "sapphirerapids", "haswell"])
@@ -292,17 +292,17 @@ def test_threads_wait_for_each_other() -> None:
 def test_this_host_can_be_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     """With small buffers, and no more than a glance at each figure."""
     vector_bits()
-    monkeypatch.setattr(measurement, "RUN_SECONDS", 1e-5)
-    monkeypatch.setattr(measurement, "RUN_SECONDS_PER_THREAD", 0.0)
-    monkeypatch.setattr(measurement, "SWEEPS", 1)
+    monkeypatch.setattr(calibrating, "RUN_SECONDS", 1e-5)
+    monkeypatch.setattr(calibrating, "RUN_SECONDS_PER_THREAD", 0.0)
+    monkeypatch.setattr(calibrating, "SWEEPS", 1)
     machine = resolve(
         "host,L1.size=32768,L1.ways=8,L2.size=131072,L2.ways=8,L3.size=262144,L3.ways=8"
     )
     facts = observe()
     threads = min(2, facts.cores)
     with HostBench(machine, facts.places[:threads], facts.cores) as bench:
-        figures = measurement.best(
-            measurement.measure(bench, measurement.thread_counts(threads), seconds=0)
+        figures = calibrating.best(
+            calibrating.measure(bench, calibrating.thread_counts(threads), seconds=0)
         )
     assert set(figures) == {quantity.name for quantity in QUANTITIES}
     for by_threads in figures.values():
@@ -323,7 +323,7 @@ def test_too_little_memory_is_said_and_not_taken(tmp_path: Path) -> None:
 def test_cores_that_are_not_there_are_refused(threads: int) -> None:
     vector_bits()
     with pytest.raises(UserError, match=f"threads={threads}: this process may use 1 to"):
-        measurement.calibrate(threads)
+        calibrating.calibrate(threads)
 
 
 # From figures to fields of a machine
@@ -500,7 +500,7 @@ def calibrate(monkeypatch: pytest.MonkeyPatch) -> list[int | None]:
         progress(1.0)
         return replace(measured(observe().cores), remarks=("the machine was busy",))
 
-    monkeypatch.setattr(measurement, "calibrate", fake)
+    monkeypatch.setattr(calibrating, "calibrate", fake)
     vector_bits()
     return asked
 

@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 from problems import grouped
 
-from mopt_mlir.layout import needs_panels, whole_to_pack
 from mopt_mlir.machine import Machine, by_name
 from mopt_mlir.model.footprint import output_runs
 from mopt_mlir.model.menu import NoMicrokernelError, menu, reduction_order
@@ -27,6 +26,7 @@ from mopt_mlir.model.packing import (
 )
 from mopt_mlir.plan import Microkernel
 from mopt_mlir.problem import ElementType, LinearForm, Problem, Tensor, conv2d
+from mopt_mlir.vector_access import needs_panels, whole_to_pack
 
 ZEN5, HASWELL = by_name("znver5"), by_name("haswell")
 ZEN4 = by_name("znver4")

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from mopt_mlir.machine.registry import SHIPPED
-from mopt_mlir.solver.cache import PlanCache
+from mopt_mlir.planning.plan_cache import PlanCache
 from mopt_mlir.tools import mopt_plan
 from mopt_mlir.tools.mopt_plan import main
 

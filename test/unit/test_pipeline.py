@@ -8,13 +8,14 @@ import pytest
 
 from mopt_mlir.diagnostics import (
     Diagnostic,
+    Failure,
     UserError,
     collected_from,
     emit,
     errors_into,
     sink,
 )
-from mopt_mlir.pipeline.pass_base import Pass, PassFailure, option, parse_options
+from mopt_mlir.pipeline.pass_base import Pass, option, parse_options
 from mopt_mlir.pipeline.pass_registry import REGISTRY, load, register
 from mopt_mlir.pipeline.steps import add_passes, parse_pipeline
 
@@ -45,7 +46,7 @@ class Probe(Pass):
             emit("remark", module.location, "before folding" if adds else "after folding")
         if self.end == "failing":
             emit("error", "plan.json:3:7", "no such tile")
-            raise PassFailure
+            raise Failure
         if self.end == "user":
             raise UserError("give another machine")
         if self.end == "bug":

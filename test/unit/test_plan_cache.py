@@ -17,10 +17,10 @@ from mopt_mlir.cache_directory import cache_directory
 from mopt_mlir.diagnostics import Diagnostic, sink
 from mopt_mlir.machine import Machine, by_name
 from mopt_mlir.plan import Plan
+from mopt_mlir.planning import plan_cache as module
+from mopt_mlir.planning.plan_cache import PlanCache, plan_key
 from mopt_mlir.problem import conv2d
-from mopt_mlir.solver import cache as module
 from mopt_mlir.solver import solve
-from mopt_mlir.solver.cache import PlanCache, plan_key
 
 PROBLEM = conv2d(k=16, h=6, w=14, c=8, r=3, s=3)
 MACHINE = by_name("znver5")
@@ -67,7 +67,7 @@ def test_a_key_is_the_same_in_every_process() -> None:
     program = """if True:
         from mopt_mlir.machine import by_name
         from mopt_mlir.problem import conv2d
-        from mopt_mlir.solver.cache import plan_key
+        from mopt_mlir.planning.plan_cache import plan_key
         problem = conv2d(k=16, h=6, w=14, c=8, r=3, s=3)
         print(plan_key(problem, by_name("znver5"), 1, {"solver": "exact", "gap": 0.005}))
     """
@@ -111,7 +111,7 @@ def test_the_version_follows_the_sources_of_the_model(
 ) -> None:
     (tmp_path / "model").mkdir()
     (tmp_path / "solver").mkdir()
-    monkeypatch.setattr(module, "__file__", str(tmp_path / "solver" / "cache.py"))
+    monkeypatch.setattr(module, "__file__", str(tmp_path / "planning" / "plan_cache.py"))
     versions = set()
     for text in ("WEIGHT = 0.05", "WEIGHT = 0.06"):
         (tmp_path / "model" / "cost.py").write_text(text)
@@ -250,7 +250,7 @@ def test_a_full_disk_leaves_nothing_behind_and_is_told_once(tmp_path: Path) -> N
         sys.path.insert(0, sys.argv[2])
         from test_plan_cache import KEY, MACHINE, PROBLEM
         from mopt_mlir.solver import solve
-        from mopt_mlir.solver.cache import PlanCache
+        from mopt_mlir.planning.plan_cache import PlanCache
         plan = solve(PROBLEM, MACHINE)
         resource.setrlimit(resource.RLIMIT_FSIZE, (512, 512))
         for _ in range(3):
@@ -329,7 +329,7 @@ def test_a_killed_writer_leaves_no_entry_and_its_remains_are_removed_later(
         sys.path.insert(0, sys.argv[2])
         from test_plan_cache import KEY, MACHINE, PROBLEM
         from mopt_mlir.solver import solve
-        from mopt_mlir.solver.cache import PlanCache
+        from mopt_mlir.planning.plan_cache import PlanCache
         Path.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
         PlanCache(Path(sys.argv[1])).put(KEY, solve(PROBLEM, MACHINE))
     """
@@ -351,7 +351,7 @@ WRITE_FOR_EVER = """if True:
     import sys
     from itertools import cycle
     from pathlib import Path
-    from mopt_mlir.solver.cache import PlanCache
+    from mopt_mlir.planning.plan_cache import PlanCache
     cache, source, keys = PlanCache(Path(sys.argv[1])), PlanCache(Path(sys.argv[2])), sys.argv[3:]
     plan = source.get(keys[0])
     for key in cycle(keys):

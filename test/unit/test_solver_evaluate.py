@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 from tiny_cases import STREAMS, streaming_machine
 
-from mopt_mlir.layout import whole_to_pack
 from mopt_mlir.machine import by_name
 from mopt_mlir.model.cost import cache_bytes, predict, usable
 from mopt_mlir.model.footprint import Axis, MemoryAxis
@@ -34,6 +33,7 @@ from mopt_mlir.solver.sizes import (
 )
 from mopt_mlir.solver.space import choices, covered_points, least_covered, splits
 from mopt_mlir.solver.traffic import Traffic
+from mopt_mlir.vector_access import whole_to_pack
 
 
 def random_problem(rng: random.Random) -> Problem:

@@ -15,8 +15,8 @@ from mopt_mlir.model.cost import cache_bytes, predict, usable
 from mopt_mlir.plan import LEVELS, Plan
 from mopt_mlir.problem import Problem, conv2d
 from mopt_mlir.solver.arrays import Ints
+from mopt_mlir.solver.certified import certify, solve
 from mopt_mlir.solver.evaluate import Evaluator
-from mopt_mlir.solver.pipeline import certify, solve
 from mopt_mlir.solver.space import choices
 from mopt_mlir.solver.sums import waiting_sums
 

@@ -20,9 +20,9 @@ from mopt_mlir.diagnostics import Diagnostic, UserError, sink
 from mopt_mlir.machine import by_name
 from mopt_mlir.pipeline.steps import add_passes
 from mopt_mlir.plan import Plan
+from mopt_mlir.planning.plan_cache import PlanCache
 from mopt_mlir.planning.solving import Request, look_up, solve, solve_anew, store
 from mopt_mlir.problem import conv2d
-from mopt_mlir.solver.cache import PlanCache
 from mopt_mlir.tools import mopt_compile, mopt_opt, mopt_run
 
 PROBLEM = conv2d(k=64, h=56, w=56, c=64, r=3, s=3)
@@ -240,7 +240,7 @@ def test_an_option_without_sense_is_refused_where_the_pass_is_added(
 
 
 def test_the_solvers_are_those_of_the_solver(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mopt_mlir.solver.pipeline.SOLVERS", ("exact", "annealing"))
+    monkeypatch.setattr("mopt_mlir.solver.certified.SOLVERS", ("exact", "annealing"))
     Request(solver="annealing").check()
     with pytest.raises(UserError, match="solver=algorithm1: not one of exact, annealing"):
         Request(solver="algorithm1").check()

@@ -3,8 +3,8 @@
 import pytest
 
 from mopt_mlir.diagnostics import Diagnostic
+from mopt_mlir.pipeline.source import Source
 from mopt_mlir.pipeline.verify_diagnostics import verify
-from mopt_mlir.source import Source
 
 
 def differences(text, *diagnostics, **options):

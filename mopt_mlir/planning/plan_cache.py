@@ -39,7 +39,7 @@ ABANDONED = 3600.0
 _SOURCES = (
     "problem.py",
     "plan.py",
-    "layout.py",
+    "vector_access.py",
     "plain_data.py",
     "machine/machine.py",
     "model/*.py",

@@ -22,6 +22,7 @@ from mopt_mlir.diagnostics import (
     kind_of,
     sink,
 )
+from mopt_mlir.operations import inside
 
 SPLIT_MARKER = "// -----"
 """A line of its own between the chunks of a file, as in MLIR's tests."""
@@ -147,12 +148,9 @@ def _name_locations(module: Any, name: str) -> None:
         at = location.start_line, location.start_col
         return ir.Location.file(name, *at, context=module.context)
 
-    def visit(operation: Any) -> Any:
+    for operation in inside(module.operation):
         operation.location = named(operation.location)
         for region in operation.regions:
             for block in region.blocks:
                 for argument in block.arguments:
                     argument.set_location(named(argument.location))
-        return ir.WalkResult.ADVANCE
-
-    module.operation.walk(visit)

@@ -5,15 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from mopt_mlir.bindings import bindings_of
-from mopt_mlir.diagnostics import Diagnostic, collected_from, current_sink, sink
-from mopt_mlir.pipeline.pass_base import PassFailure
+from mopt_mlir.diagnostics import Diagnostic, Failure, collected_from, current_sink, sink
 
 
 def run_upstream(module: Any, *passes: str) -> None:
     """Run upstream passes, each given as in a textual pipeline, in order on a `builtin.module`.
 
     MLIR's diagnostics go to the sink, once the passes are done: the sink of a pass of ours hands
-    errors to MLIR, which would hand them to us again. Raises PassFailure after an error among them.
+    errors to MLIR, which would hand them to us again. Raises Failure after an error among them.
     """
     bindings = bindings_of(module)
     pipeline = f"builtin.module({','.join(passes)})"
@@ -22,7 +21,7 @@ def run_upstream(module: Any, *passes: str) -> None:
         with module.context as context, sink(reported.append), collected_from(context):
             bindings.passmanager.PassManager.parse(pipeline).run(module)
     except bindings.ir.MLIRError:
-        raise PassFailure(f"{pipeline} failed") from None
+        raise Failure(f"{pipeline} failed") from None
     finally:
         for diagnostic in reported:
             current_sink()(diagnostic)

@@ -10,7 +10,6 @@ import pytest
 
 from benchmarks.workloads import Workload
 from mopt_mlir.bindings import bindings_of
-from mopt_mlir.layout import packing
 from mopt_mlir.machine import by_name
 from mopt_mlir.model.microkernel import tile_kinds
 from mopt_mlir.model.packing import ELEMENT_CYCLES, PACK_CYCLES, pack_cycles
@@ -19,6 +18,7 @@ from mopt_mlir.plan import Microkernel, Plan
 from mopt_mlir.planning import plan_attribute
 from mopt_mlir.planning.planner import convolutions
 from mopt_mlir.problem import Problem, conv2d
+from mopt_mlir.vector_access import packing
 
 ZEN5 = by_name("znver5")
 NCHW = Workload("small", k=10, h=2, w=6, c=4, r=3, s=3)

@@ -1,0 +1,45 @@
+"""What is known of values before they run: constants, operands, how often loops do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mopt_mlir.bindings import Bindings
+
+
+def trips(loop: Any) -> int | None:
+    """How often an `scf.for` with constant bounds runs; None if they are not constant."""
+    lower, upper, step = map(constant, list(loop.operands)[:3])
+    if lower is None or upper is None or step is None:
+        return None
+    return max(0, -((lower - upper) // step))
+
+
+def constant(value: Any) -> int | None:
+    """The value of an `arith.constant`, if it is one."""
+    owner = value.owner
+    if getattr(owner, "name", "") != "arith.constant":
+        return None
+    return int(owner.attributes["value"].value)
+
+
+def operands_of(value: Any, name: str) -> list[Any] | None:
+    """The operands of the operation that `value` is a result of, if that is called `name`."""
+    owner = value.owner  # a block if it is an argument
+    return list(owner.operands) if getattr(owner, "name", "") == name else None
+
+
+def hidden(bindings: Bindings, value: Any) -> Any:
+    """An index as an empty piece of assembly gives it back, so that LLVM knows nothing of it."""
+    ir, arith = bindings.ir, bindings.arith
+    word = ir.IntegerType.get_signless(64)
+    assembly = ir.Operation.create(
+        "llvm.inline_asm",
+        results=[word],
+        operands=[arith.index_cast(word, value)],
+        attributes={
+            "asm_string": ir.StringAttr.get(""),
+            "constraints": ir.StringAttr.get("=r,0"),
+        },
+    )
+    return arith.index_cast(ir.IndexType.get(), assembly.result)
