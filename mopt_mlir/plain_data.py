@@ -123,3 +123,13 @@ def _by_name(read: Callable[[Any, str], T], value: Any, path: str) -> dict[str, 
     if not isinstance(value, Mapping):
         raise DataError(f"{path} = {value!r} is not a dictionary")
     return {str(name): read(item, f"{path}[{name}]") for name, item in value.items()}
+
+
+def check_sizes(what: str, sizes: Mapping[str, int], allowed: set[str]) -> None:
+    """Raise DataError, naming `what` they are, where `sizes` have a dim that is not among `allowed`
+    or a size that is not positive."""
+    for dim, size in sizes.items():
+        if dim not in allowed:
+            raise DataError(f"{what} names '{dim}'; allowed: {', '.join(sorted(allowed))}")
+        if size < 1:
+            raise DataError(f"{what}[{dim}] = {size} is not positive")

@@ -13,17 +13,14 @@ from math import inf, prod
 from typing import Any
 
 from mopt_mlir.machine.machine import PREFETCH_LEVELS
-from mopt_mlir.plain_data import DataError, Record
-from mopt_mlir.problem import Problem, Tensor
+from mopt_mlir.microkernel import Microkernel
+from mopt_mlir.plain_data import DataError, Record, check_sizes
+from mopt_mlir.problem import Problem
+from mopt_mlir.vector_access import needs_panels, streams_whole_vectors
 
 LEVELS = ("L3", "L2", "L1")
 """Tiling levels, outermost first: a tile of a level is what stays in that cache."""
 
-WIDEST_VECTOR_BYTES = 64
-"""A register of AVX-512."""
-
-MOST_ACCUMULATORS = 64
-"""Twice the vector registers of AVX-512: room to experiment, not to exhaust memory."""
 
 PACKINGS = ("none", "whole", "L3", "L2", "L1")
 """Where weights are rearranged into panels: not at all, in front of the nest, or per tile."""
@@ -37,25 +34,6 @@ GAP = 0.005
 TIME_LIMIT = 5.0
 """Seconds that a plan may take unless told otherwise: several times what the slowest of the usual
 operators need."""
-
-
-@dataclass(frozen=True)
-class Microkernel:
-    """An outer product over a register tile, repeated over the reduction dims.
-
-    `lanes` is the dim whose consecutive values fill a vector of `vector` elements; `tile` gives the
-    register tile in elements per dim (`tile[lanes]` is a multiple of `vector`; absent dims are 1).
-    `reduction` is the order of the reduction loops around the outer product, outermost first, and
-    the order in which packed weights lie in a panel.
-    """
-
-    lanes: str
-    vector: int
-    tile: Mapping[str, int]
-    reduction: tuple[str, ...]
-
-    def extent(self, dim: str) -> int:
-        return self.tile.get(dim, 1)
 
 
 @dataclass(frozen=True)
@@ -116,10 +94,15 @@ class Plan:
         """The cores that share the work."""
         return prod(self.parallel.values())
 
+    @property
+    def reads_panels(self) -> bool:
+        """Whether weights are read from panels, whoever packs them, rather than where they lie."""
+        return self.packing != "none"
+
     def packs(self, *, constant_weights: bool) -> bool:
         """Whether weights are packed at run time: constant ones that are packed as a whole lie in
         panels already."""
-        return self.packing != "none" and not (constant_weights and self.packing == "whole")
+        return self.reads_panels and not (constant_weights and self.packing == "whole")
 
     def packed_block(self, problem: Problem) -> Mapping[str, int]:
         """The sizes of what is packed at once; all of `problem` if that is in front of the nest."""
@@ -134,10 +117,10 @@ class Plan:
 
     def check(self, problem: Problem) -> None:
         """Raise DataError, naming the field, where this plan does not fit `problem`."""
-        _check_microkernel(self.microkernel, problem)
+        self.microkernel.check(problem)
         if self.threads < 1:
             raise DataError(f"threads = {self.threads} is not positive")
-        _check_sizes("parallel", self.parallel, set(problem.parallel_dims))
+        check_sizes("parallel", self.parallel, set(problem.parallel_dims))
         if self.cores > self.threads:
             raise DataError(f"parallel needs more than threads = {self.threads}")
         self._check_memory(problem)
@@ -160,8 +143,7 @@ class Plan:
         if self.prefetch not in PREFETCH_LEVELS:
             levels = ", ".join(PREFETCH_LEVELS)
             raise DataError(f"prefetch is '{self.prefetch}', not one of {levels}")
-        by_channel = lanes not in problem.input.dims
-        if by_channel and self.packing == "none" and not problem.weights.runs_along(lanes):
+        if not self.reads_panels and needs_panels(problem, self.microkernel):
             raise DataError(f"packing is 'none', but '{lanes}' is not contiguous in the weights")
         if self.nontemporal and not streams_whole_vectors(problem.output, self.microkernel):
             raise DataError(
@@ -247,53 +229,13 @@ def _names(kind: type) -> list[str]:
     return [item.name for item in fields(kind)]
 
 
-def streams_whole_vectors(output: Tensor, kernel: Microkernel) -> bool:
-    """Whether the vectors of `kernel` are contiguous in `output`, and all of them are aligned if
-    the first one is."""
-    strides = output.strides[:-1]
-    aligned = all(stride is not None and stride % kernel.vector == 0 for stride in strides)
-    return output.runs_along(kernel.lanes) and aligned
-
-
-def _check_microkernel(kernel: Microkernel, problem: Problem) -> None:
-    lanes, width, element = kernel.lanes, kernel.extent(kernel.lanes), problem.output.element
-    if lanes not in problem.parallel_dims:
-        raise DataError(f"microkernel.lanes is '{lanes}', not an output dim")
-    if lanes in problem.input.dims and not problem.input.runs_along(lanes):
-        raise DataError(f"microkernel.lanes is '{lanes}', which is not contiguous in the input")
-    if {lanes} <= problem.input.dims & problem.weights.dims and not problem.weights.runs_along(
-        lanes
-    ):
-        raise DataError(f"microkernel.lanes is '{lanes}', which is not contiguous in the weights")
-    _check_sizes("microkernel.tile", kernel.tile, set(problem.parallel_dims))
-    widest = WIDEST_VECTOR_BYTES // element.size
-    if kernel.vector not in [1 << i for i in range(widest.bit_length())]:
-        raise DataError(
-            f"microkernel.vector = {kernel.vector} is not a power of two up to {widest}, "
-            f"the {element.value} elements of the widest vector register"
-        )
-    if width % kernel.vector:
-        raise DataError(
-            f"microkernel.tile[{lanes}] = {width} "
-            f"is not a multiple of the vector length {kernel.vector}"
-        )
-    accumulators = prod(kernel.tile.values()) // kernel.vector
-    if accumulators > MOST_ACCUMULATORS:
-        raise DataError(
-            f"microkernel.tile needs {accumulators} accumulators; at most {MOST_ACCUMULATORS} "
-            "are generated, and no more than there are vector registers make sense"
-        )
-    if sorted(kernel.reduction) != sorted(problem.reduction_dims):
-        raise DataError(f"microkernel.reduction must order {', '.join(problem.reduction_dims)}")
-
-
 def _check_level(
     level: Level, outer: Mapping[str, int], kernel: Microkernel, problem: Problem
 ) -> None:
     """Every dim has a place in the order, and a tile inside `outer` of whole register tiles."""
     if sorted(level.order) != sorted(problem.names):
         raise DataError(f"{level.name}.order must name each of {', '.join(problem.names)}")
-    _check_sizes(f"{level.name}.tile", level.tile, set(problem.names))
+    check_sizes(f"{level.name}.tile", level.tile, set(problem.names))
     if lacking := [dim for dim in problem.names if dim not in level.tile]:
         raise DataError(f"{level.name}.tile lacks {', '.join(lacking)}")
     for dim in problem.names:
@@ -305,11 +247,3 @@ def _check_level(
                 f"{level.name}.tile[{dim}] = {size} is neither the whole extent "
                 f"nor a multiple of the register tile's {unit}"
             )
-
-
-def _check_sizes(what: str, sizes: Mapping[str, int], allowed: set[str]) -> None:
-    for dim, size in sizes.items():
-        if dim not in allowed:
-            raise DataError(f"{what} names '{dim}'; allowed: {', '.join(sorted(allowed))}")
-        if size < 1:
-            raise DataError(f"{what}[{dim}] = {size} is not positive")

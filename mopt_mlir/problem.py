@@ -166,6 +166,12 @@ class Problem:
         return tuple(dim.name for dim in self.dims if dim.role is role)
 
     @property
+    def out_channel(self) -> str:
+        """The dim of the output channels, which groups of one channel each lack: a ValueError."""
+        (channel,) = self.by_role(Role.OUT_CHANNEL)
+        return channel
+
+    @property
     def flops(self) -> int:
         """Floating-point operations: one multiplication and one addition per point."""
         total = 2

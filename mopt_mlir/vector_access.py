@@ -10,8 +10,8 @@ from functools import lru_cache
 from itertools import product
 from typing import Literal
 
-from mopt_mlir.plan import Microkernel
-from mopt_mlir.problem import Problem, Role, Tensor
+from mopt_mlir.microkernel import Microkernel
+from mopt_mlir.problem import Problem, Tensor
 
 Moving = Literal["vectors", "transposed", "elements"]
 """How elements get from one order to another: in vectors as they are, in squares of vectors that
@@ -100,6 +100,14 @@ def runs(output: Tensor, scalars: tuple[Offsets, ...], most: int) -> tuple[tuple
     return tuple(map(tuple, found))
 
 
+def streams_whole_vectors(output: Tensor, kernel: Microkernel) -> bool:
+    """Whether the vectors of `kernel` are contiguous in `output`, and all of them are aligned if
+    the first one is."""
+    strides = output.strides[:-1]
+    aligned = all(stride is not None and stride % kernel.vector == 0 for stride in strides)
+    return output.runs_along(kernel.lanes) and aligned
+
+
 def keeps_sums_in_output(problem: Problem, kernel: Microkernel) -> bool:
     """Whether sums wait in the output for the next visit of a register tile. Else they wait in
     scratch memory, as whole registers without gaps: where vectors do not run along the output, or
@@ -128,7 +136,7 @@ def packing(problem: Problem, kernel: Microkernel, block: Mapping[str, int]) -> 
     """How a block of weights, of `block` elements per dim, gets into its panels: output channels
     next to each other are copied in vectors; where those of a channel are a dense row, and the
     block spans all reduction dims but the outermost, they are transposed."""
-    (channel,) = problem.by_role(Role.OUT_CHANNEL)
+    channel = problem.out_channel
     if kernel.extent(channel) % kernel.vector:
         return "elements"
     if problem.weights.runs_along(channel):

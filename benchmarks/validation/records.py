@@ -32,7 +32,7 @@ OF_VOLUMES = "-volumes"
 
 _DIGITS = 5  # of seconds, which are not known any better
 
-_GENERATOR = ("plan.py", "vector_access.py", "codegen/**/*.py", "lowering/*.py")
+_GENERATOR = ("plan.py", "microkernel.py", "vector_access.py", "codegen/**/*.py", "lowering/*.py")
 """What the speed of the code of a given plan depends on."""
 
 

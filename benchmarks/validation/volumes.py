@@ -67,7 +67,7 @@ def simulate(
     assert simulation.outside == 0
     if simulation.accesses > limit:
         raise GivenUpError(f"more than {limit:,} accesses")
-    packed = plan.packing != "none"
+    packed = plan.reads_panels
     volumes = {title: _volumes(simulation, title, packed) for title in hierarchies}
     counts = simulation.counts(ASSOCIATIVE)
     misses = {name: int(one.fills.sum()) for name, one in counts.items()}
@@ -133,7 +133,7 @@ def _memory(workload: Workload, plan: Plan, machine: Machine, code: _Code) -> _M
 
 def _panel_elements(workload: Workload, plan: Plan) -> int:
     """Elements of the block of packed weights of a plan; 0 if nothing is packed."""
-    if plan.packing == "none":
+    if not plan.reads_panels:
         return 0
     from mopt_mlir.codegen.packing import panel_shape
 

@@ -17,7 +17,7 @@ from mopt_mlir.codegen.partials import Partials
 from mopt_mlir.codegen.ranges import Range
 from mopt_mlir.codegen.register_tile import RegisterTile
 from mopt_mlir.codegen.transpose import transpose
-from mopt_mlir.problem import Problem, Role
+from mopt_mlir.problem import Problem
 from mopt_mlir.vector_access import dim_along_output, runs, storing
 
 
@@ -72,7 +72,7 @@ class Accumulators:
         if self.operands.bias is None:
             value = self.builder.broadcast(self._vector_type, self.operands.fill)
             return [value] * self.tile.count
-        (channel,) = self.problem.by_role(Role.OUT_CHANNEL)
+        channel = self.problem.out_channel
         loaded: dict[tuple[int, int], Any] = {}
         values = []
         for vector in self.tile.vectors:

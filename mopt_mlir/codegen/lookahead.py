@@ -64,7 +64,7 @@ class Lookahead:
     def block(self, channels: Range, ranges: Ranges, share: Ranges) -> NextBlock | None:
         """What is packed after the block of output `channels`, if that is known and worth
         prefetching; `ranges` is what the block is used for, `share` what a core does."""
-        (channel,) = self.problem.by_role(Role.OUT_CHANNEL)
+        channel = self.problem.out_channel
         reduction = self.plan.microkernel.reduction
         if not reduction:
             return None
@@ -113,7 +113,7 @@ class Lookahead:
         These are those along one dim of the image, though more of them share the prefetches: plans
         that ask for their next block only if all count take 6% longer (of 18, up to 14%; Zen 5)."""
         kernel, weights = self.plan.microkernel, self.problem.weights
-        (channel,) = self.problem.by_role(Role.OUT_CHANNEL)
+        channel = self.problem.out_channel
         if weights.runs_along(channel):  # each asks for whole rows of channels, of some steps
             lines = -(-count * weights.element.size // LINE_BYTES)
             return has_room(-(-lines // tiles), kernel, 1)

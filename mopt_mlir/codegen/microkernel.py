@@ -25,7 +25,7 @@ from mopt_mlir.codegen.prefetch.pixels import PixelPrefetch, has_channels_last
 from mopt_mlir.codegen.prefetch.weights import ChannelRowPrefetch, FilterRowPrefetch
 from mopt_mlir.codegen.ranges import nearest
 from mopt_mlir.codegen.register_tile import RegisterTile
-from mopt_mlir.plan import Microkernel
+from mopt_mlir.microkernel import Microkernel
 from mopt_mlir.problem import Problem, Tensor
 from mopt_mlir.vector_access import vector_operand
 

@@ -19,7 +19,7 @@ from mopt_mlir.codegen.ranges import Range, Ranges, sizes_of
 from mopt_mlir.codegen.upcoming import Around, Stepped, Upcoming
 from mopt_mlir.loop_nest import Loop, LoopNest, Packing, Step
 from mopt_mlir.plan import Plan
-from mopt_mlir.problem import Problem, Role
+from mopt_mlir.problem import Problem
 from mopt_mlir.vector_access import keeps_sums_in_output
 
 
@@ -103,19 +103,14 @@ class NestEmitter:
     # ---- packed weights ----------------------------------------------------------------------
 
     @cached_property
-    def _channel(self) -> str:
-        (channel,) = self.problem.by_role(Role.OUT_CHANNEL)
-        return channel
-
-    @cached_property
     def _lookahead(self) -> Lookahead:
         return Lookahead(self.problem, self.plan)
 
     def _panels(self, memref: Any, ranges: Ranges) -> Panels:
         starts = {dim: range_.start for dim, range_ in ranges.items()}
         kernel = self.plan.microkernel
-        width = kernel.extent(self._channel)
-        return Panels(memref, width, self._channel, kernel.reduction, starts)
+        width = kernel.extent(self.problem.out_channel)
+        return Panels(memref, width, self.problem.out_channel, kernel.reduction, starts)
 
     def _pack(self, packing: Packing, place: Place) -> Place:
         """Fill the panels with what `packing` covers of the weights from `place` on."""
@@ -125,7 +120,7 @@ class NestEmitter:
             else range_.tile(range_.start, packing.sizes[dim], range_.depth)
             for dim, range_ in place.ranges.items()
         }
-        later = self._lookahead.block(block[self._channel], place.ranges, place.share)
+        later = self._lookahead.block(block[self.problem.out_channel], place.ranges, place.share)
         panels = replace(self._panels(place.panel_memory, block), next_block=later)
         emit_packing(
             self.builder,

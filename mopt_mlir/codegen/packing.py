@@ -18,14 +18,14 @@ from mopt_mlir.codegen.index import Index
 from mopt_mlir.codegen.operands import Panels
 from mopt_mlir.codegen.panel_copy import PanelCopy, copy_panel
 from mopt_mlir.codegen.ranges import Range
-from mopt_mlir.plan import Microkernel
-from mopt_mlir.problem import Problem, Role
+from mopt_mlir.microkernel import Microkernel
+from mopt_mlir.problem import Problem
 
 
 def panel_shape(problem: Problem, kernel: Microkernel, sizes: Mapping[str, int]) -> list[int]:
     """Shape of the panels of a block of weights of `sizes` elements per dim, 1 where none is given:
     weights of a single channel may have no dim for it."""
-    (channel,) = problem.by_role(Role.OUT_CHANNEL)
+    channel = problem.out_channel
     width = kernel.extent(channel)
     reduction = (sizes.get(dim, 1) for dim in kernel.reduction)
     return [-(-sizes.get(channel, 1) // width), *reduction, width]
@@ -34,7 +34,7 @@ def panel_shape(problem: Problem, kernel: Microkernel, sizes: Mapping[str, int])
 def pack_constant(problem: Problem, kernel: Microkernel, weights: NDArray[Any]) -> NDArray[Any]:
     """The panels of constant `weights`, whose axes, but for those of one element, are those of the
     problem's weights tensor."""
-    (channel,) = problem.by_role(Role.OUT_CHANNEL)
+    channel = problem.out_channel
     order = (channel, *kernel.reduction)
     used = [axis.dims[0] for axis in problem.weights.axes if axis.dims]
     kept = weights.reshape([problem.extent(dim) for dim in used])

@@ -16,7 +16,7 @@ from mopt_mlir.codegen.builder import Builder
 from mopt_mlir.codegen.index import Index
 from mopt_mlir.codegen.ranges import Range
 from mopt_mlir.codegen.upcoming import LINE_BYTES
-from mopt_mlir.plan import Microkernel
+from mopt_mlir.microkernel import Microkernel
 from mopt_mlir.problem import Problem
 
 SUMS_IN_L1 = 16 << 10

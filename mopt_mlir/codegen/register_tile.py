@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from mopt_mlir.codegen.operands import Position
-from mopt_mlir.plan import Microkernel
+from mopt_mlir.microkernel import Microkernel
 from mopt_mlir.problem import Problem
 from mopt_mlir.vector_access import scalar_dims, scalar_offsets
 

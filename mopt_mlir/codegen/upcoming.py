@@ -9,7 +9,8 @@ from math import prod
 from mopt_mlir.codegen.builder import Builder
 from mopt_mlir.codegen.index import Index
 from mopt_mlir.codegen.ranges import Range, Ranges
-from mopt_mlir.plan import Microkernel, Plan
+from mopt_mlir.microkernel import Microkernel
+from mopt_mlir.plan import Plan
 from mopt_mlir.problem import LinearForm
 
 LINE_BYTES = 64
@@ -199,7 +200,7 @@ def cache_of(plan: Plan) -> str:
 
 def has_room(prefetches: int, kernel: Microkernel, taps: int) -> bool:
     """Whether the multiply-adds of so many taps leave room for the prefetches beside them."""
-    registers = prod(kernel.tile.values()) // kernel.vector
+    registers = kernel.accumulators
     return prefetches <= MOST_PREFETCHES * registers * taps
 
 

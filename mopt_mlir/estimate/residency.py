@@ -79,7 +79,7 @@ def _unpacked(plan: Plan, level: str) -> bool:
     """Whether a cache holds weights as they are, which come in whole lines, and not panels."""
     if plan.packing in LEVELS:
         return LEVELS.index(level) <= LEVELS.index(plan.packing)
-    return plan.packing == "none"
+    return not plan.reads_panels
 
 
 def _packed_lines(problem: Problem, machine: Machine, plan: Plan) -> float:

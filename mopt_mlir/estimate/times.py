@@ -45,7 +45,7 @@ def estimate(problem: Problem, machine: Machine, plan: Plan) -> Prediction:
     predicted = predict(problem, machine, plan)
     found = breakdown(problem, machine, plan)
     volumes = resident_volumes(problem, machine, plan, predicted)
-    kinds = tile_kinds(problem, machine, plan.microkernel, panels=plan.packing != "none")
+    kinds = tile_kinds(problem, machine, plan.microkernel, panels=plan.reads_panels)
     visits = Visits.of(problem, plan, found.visits, machine.cache("L1"))
     cycles = visiting_cycles(machine, kinds, found.register_tiles, visits)
     cycles += misprediction_cycles(problem, machine, plan)
@@ -78,7 +78,7 @@ def _of_rows(
 ) -> float:
     """Seconds that rows of weights take from L3 if they are read in place."""
     moved = sum(predicted.volumes["L3"].values())
-    if plan.packing != "none" or not moved:
+    if plan.reads_panels or not moved:
         return 0.0
     return predicted.seconds["L3"] * volumes["L3"]["weights"] / moved
 

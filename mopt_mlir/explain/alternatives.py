@@ -86,7 +86,7 @@ class _Judge:
             self.machine,
             level.name,
             level.tile,
-            panels=plan.packing != "none",
+            panels=plan.reads_panels,
             packs=plan.packing == level.name,
         )
 

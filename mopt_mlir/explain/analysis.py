@@ -114,7 +114,7 @@ def _caches(problem: Problem, machine: Machine, plan: Plan) -> tuple[CacheUse, .
                 machine,
                 level.name,
                 level.tile,
-                panels=plan.packing != "none",
+                panels=plan.reads_panels,
                 packs=plan.packing == level.name,
             ),
             usable=usable(machine, level.name),

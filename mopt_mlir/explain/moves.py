@@ -6,11 +6,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from mopt_mlir.machine.machine import Machine
+from mopt_mlir.microkernel import Microkernel
 from mopt_mlir.model.classes import permutation_classes
 from mopt_mlir.model.menu import menu
-from mopt_mlir.plan import PACKINGS, Level, Microkernel, Plan, streams_whole_vectors
+from mopt_mlir.plan import PACKINGS, Level, Plan
 from mopt_mlir.problem import Problem
-from mopt_mlir.vector_access import needs_panels
+from mopt_mlir.vector_access import needs_panels, streams_whole_vectors
 
 Move = tuple[str, Plan]
 """What is different, in words, and the plan; which level, the caller knows."""
@@ -87,7 +88,7 @@ def other_kernels(
             if constant_weights:
                 packing = "whole"
             elif needs_panels(problem, kernel):
-                packing = "whole" if plan.packing == "none" else plan.packing
+                packing = "whole" if not plan.reads_panels else plan.packing
         past = plan.nontemporal and streams_whole_vectors(problem.output, kernel)
         changed = replace(plan, microkernel=kernel, packing=packing, nontemporal=past)
         yield kernel_text(kernel), fitted(problem, changed)

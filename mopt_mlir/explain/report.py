@@ -11,7 +11,7 @@ from mopt_mlir.explain.alternatives import Alternative
 from mopt_mlir.explain.explanation import CacheUse, Explanation, Forecast
 from mopt_mlir.explain.moves import INNERMOST, kernel_text
 from mopt_mlir.loop_nest import CORES, REDUCTION, REGISTERS, Loop, Packing, Step
-from mopt_mlir.problem import LinearForm, Problem, Role, Tensor
+from mopt_mlir.problem import LinearForm, Problem, Tensor
 
 SHOWN = 5
 SHOWN_PER_LEVEL = 3
@@ -221,10 +221,10 @@ def _asked_into(prefetch: str) -> str:
 
 def _weights(explanation: Explanation) -> str:
     plan = explanation.plan
-    if plan.packing == "none":
+    if not plan.reads_panels:
         return "read where they lie"
     order = " ".join(plan.microkernel.reduction)
-    (channel,) = explanation.problem.by_role(Role.OUT_CHANNEL)
+    channel = explanation.problem.out_channel
     width = plan.microkernel.extent(channel)
     packed = any(isinstance(step, Packing) for step in explanation.nest)
     when = "at run time" if packed else "when code is generated"

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from math import prod
 
 from mopt_mlir.machine.machine import Cache, Machine
+from mopt_mlir.microkernel import Microkernel
 from mopt_mlir.model.classes import class_name, reuse_of
 from mopt_mlir.model.conflicts import PAGE, row_pitch
 from mopt_mlir.model.footprint import footprint, occupied, output_runs
@@ -32,9 +33,9 @@ from mopt_mlir.model.packing import (
 )
 from mopt_mlir.model.rates import OUTPUT_PASSES, STREAMED_PASSES, Rates
 from mopt_mlir.model.volume import Pieces, Tiling, cut, live_order, volume, whole
-from mopt_mlir.plan import LEVELS, Microkernel, Plan, Prediction, streams_whole_vectors
+from mopt_mlir.plan import LEVELS, Plan, Prediction
 from mopt_mlir.problem import Problem, Tensor
-from mopt_mlir.vector_access import keeps_sums_in_output
+from mopt_mlir.vector_access import keeps_sums_in_output, streams_whole_vectors
 
 MEMORY: tuple[str, ...] = ("L1", "L2", "L3", "DRAM")
 """Resources that move data, each named after where it is read from."""
@@ -252,7 +253,7 @@ def breakdown(
     rates = Rates.of(machine, plan.cores)
     walk = _walk(problem, plan)
     register_tiles = {dim: walk.register_tiles[dim] for dim in problem.parallel_dims}
-    kinds = tile_kinds(problem, machine, plan.microkernel, panels=plan.packing != "none")
+    kinds = tile_kinds(problem, machine, plan.microkernel, panels=plan.reads_panels)
     work = register_work(kinds, register_tiles)
     visits = _visits(problem, plan, walk)
     moved = _moved(problem, machine, plan, walk)
@@ -272,7 +273,7 @@ def breakdown(
         resource: {name: sizes[name] * amount for name, amount in moved[resource].items()}
         for resource in MEMORY
     }
-    rows = volumes["L3"]["weights"] if plan.packing == "none" else 0.0
+    rows = volumes["L3"]["weights"] if not plan.reads_panels else 0.0
     return Breakdown(
         rates,
         work,
@@ -349,7 +350,7 @@ def _moved(
     """Elements per resource and tensor that fill the tiles of each level. (What enters L3 enters it
     once for all cores; the inner caches belong to one core.)"""
     moved: dict[str, dict[str, float]] = {}
-    panels = plan.packing != "none"
+    panels = plan.reads_panels
     for level, tiling, outer in zip(plan.levels, walk.levels, walk.outer, strict=True):
         reuse = reuse_of(problem, live_order(problem, level.order, tiling, outer))
         found = moved[FILLED_FROM[level.name]] = {}

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mopt_mlir.machine.machine import Machine
-from mopt_mlir.plan import Microkernel
+from mopt_mlir.microkernel import Microkernel
 from mopt_mlir.problem import NoPlanError, Problem, Role
 
 

@@ -13,8 +13,8 @@ from math import gcd, log2, prod
 from typing import NamedTuple
 
 from mopt_mlir.machine.machine import Machine
+from mopt_mlir.microkernel import Microkernel
 from mopt_mlir.model.conflicts import conflicting_lines
-from mopt_mlir.plan import Microkernel
 from mopt_mlir.problem import Problem, Tensor
 from mopt_mlir.vector_access import (
     STORED_IN_PARTS_BYTES,

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from math import prod
 
 from mopt_mlir.machine.machine import Machine
+from mopt_mlir.microkernel import Microkernel
 from mopt_mlir.model.conflicts import conflicting_lines
 from mopt_mlir.model.microkernel import exposed, vector_slots
 from mopt_mlir.model.rates import Rates
-from mopt_mlir.plan import Microkernel, Plan, Prediction
+from mopt_mlir.plan import Plan, Prediction
 from mopt_mlir.problem import Problem, Role
 from mopt_mlir.vector_access import packing
 
@@ -113,7 +114,7 @@ def in_place_exposed(problem: Problem, machine: Machine, kernel: Microkernel) ->
 
 def first_block_seconds(problem: Problem, machine: Machine, plan: Plan) -> float:
     """Seconds in which a core waits for memory while it packs the first block of `plan`."""
-    if plan.packing == "none":
+    if not plan.reads_panels:
         return 0.0
     block = plan.packed_block(problem)
     rates = Rates.of(machine, plan.cores)

@@ -39,6 +39,7 @@ ABANDONED = 3600.0
 _SOURCES = (
     "problem.py",
     "plan.py",
+    "microkernel.py",
     "vector_access.py",
     "plain_data.py",
     "machine/machine.py",

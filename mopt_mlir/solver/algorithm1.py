@@ -181,7 +181,7 @@ def _fits(problem: Problem, machine: Machine, plan: Plan) -> bool:
     """Whether every tile fits into its cache, with what is packed there."""
     for level in plan.levels:
         packs = plan.packing == level.name
-        tile, panels = level.tile, plan.packing != "none"
+        tile, panels = level.tile, plan.reads_panels
         used = cache_bytes(problem, machine, level.name, tile, panels=panels, packs=packs)
         if sum(used.values()) > usable(machine, level.name):
             return False

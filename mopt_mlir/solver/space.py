@@ -19,6 +19,7 @@ from math import gcd, prod
 import numpy as np
 
 from mopt_mlir.machine.machine import Machine
+from mopt_mlir.microkernel import Microkernel
 from mopt_mlir.model.cost import (
     MEMORY,
     PARALLEL_START,
@@ -31,7 +32,6 @@ from mopt_mlir.model.menu import menu
 from mopt_mlir.model.microkernel import RegisterWork, TileKind, tile_kinds
 from mopt_mlir.model.packing import PACK_CYCLES
 from mopt_mlir.model.rates import OUTPUT_PASSES, Rates
-from mopt_mlir.plan import Microkernel
 from mopt_mlir.problem import Problem
 from mopt_mlir.solver.arrays import Floats, Ints
 from mopt_mlir.vector_access import is_transposed, needs_panels

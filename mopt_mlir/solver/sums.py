@@ -2,7 +2,8 @@
 
 Sums that do not wait in the output (`vector_access.keeps_sums_in_output`) wait in scratch memory
 until the reduction is complete: those of all that is visited before a register tile's turn comes
-again. They are fetched from memory and go back there like the output itself, though no tile says so.
+again. They are fetched from memory and go back there like the output itself, though no tile says
+so.
 """
 
 from __future__ import annotations

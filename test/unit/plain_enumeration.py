@@ -19,12 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mopt_mlir.machine import Machine
+from mopt_mlir.microkernel import Microkernel
 from mopt_mlir.model.cost import BESIDE, PARALLEL_START
 from mopt_mlir.model.menu import menu
 from mopt_mlir.model.microkernel import tile_kinds
 from mopt_mlir.model.packing import ELEMENT_CYCLES, PACK_CYCLES, PACK_PASSES, PACK_ROW_CYCLES
 from mopt_mlir.model.rates import RUN_SECONDS
-from mopt_mlir.plan import Microkernel
 from mopt_mlir.problem import Problem, Role, Tensor
 
 Array = NDArray[Any]

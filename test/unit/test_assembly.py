@@ -23,8 +23,9 @@ from mopt_mlir.bindings import bindings_of
 from mopt_mlir.compiler.lowered import lower_module
 from mopt_mlir.compiler.options import CompileOptions
 from mopt_mlir.lowering.native import compile_module
+from mopt_mlir.microkernel import Microkernel
 from mopt_mlir.pipeline.loading import load_module, run_passes
-from mopt_mlir.plan import Level, Microkernel, Plan
+from mopt_mlir.plan import Level, Plan
 from mopt_mlir.planning.plan_attribute import attach, attached
 from mopt_mlir.planning.planner import convolutions
 

@@ -21,18 +21,12 @@ from mopt_mlir.codegen.index import Index
 from mopt_mlir.codegen.ranges import Range
 from mopt_mlir.linalg.extract import extract
 from mopt_mlir.machine import host
+from mopt_mlir.microkernel import MOST_ACCUMULATORS, Microkernel
 from mopt_mlir.normal_form import normalise
-from mopt_mlir.plan import (
-    LEVELS,
-    MOST_ACCUMULATORS,
-    PREFETCH_LEVELS,
-    Level,
-    Microkernel,
-    Plan,
-    streams_whole_vectors,
-)
+from mopt_mlir.plan import LEVELS, PREFETCH_LEVELS, Level, Plan
 from mopt_mlir.planning.plan_attribute import attach
 from mopt_mlir.problem import Problem
+from mopt_mlir.vector_access import streams_whole_vectors
 
 VECTOR_BYTES = host().vector_bits // 8
 

@@ -10,7 +10,8 @@ from mopt_mlir import conv2d
 from mopt_mlir.estimate import estimate
 from mopt_mlir.estimate.branches import MISPREDICTION_CYCLES, misprediction_cycles, mispredictions
 from mopt_mlir.machine import by_name
-from mopt_mlir.plan import Level, Microkernel, Plan
+from mopt_mlir.microkernel import Microkernel
+from mopt_mlir.plan import Level, Plan
 
 MACHINE = by_name("znver5")
 PROBLEMS = {

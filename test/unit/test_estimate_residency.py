@@ -12,8 +12,9 @@ import pytest
 from mopt_mlir import conv2d, solve
 from mopt_mlir.estimate.residency import resident_volumes
 from mopt_mlir.machine import by_name
+from mopt_mlir.microkernel import Microkernel
 from mopt_mlir.model.cost import FILLED_FROM, cache_bytes, predict, usable
-from mopt_mlir.plan import LEVELS, Level, Microkernel, Plan
+from mopt_mlir.plan import LEVELS, Level, Plan
 
 MACHINE = by_name("haswell")
 PROBLEM = conv2d(k=32, h=12, w=12, c=16, r=3, s=3)

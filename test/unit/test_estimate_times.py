@@ -12,12 +12,13 @@ from mopt_mlir.estimate.residency import evicted_again
 from mopt_mlir.estimate.times import EXPOSED, estimate
 from mopt_mlir.estimate.visits import Visits
 from mopt_mlir.machine import by_name
+from mopt_mlir.microkernel import Microkernel
 from mopt_mlir.model.cost import predict, sums_seconds
 from mopt_mlir.model.footprint import output_runs
 from mopt_mlir.model.menu import reduction_order
 from mopt_mlir.model.packing import ELEMENT_CYCLES, PACK_CYCLES
 from mopt_mlir.model.rates import RUN_SECONDS
-from mopt_mlir.plan import LEVELS, Level, Microkernel, Plan
+from mopt_mlir.plan import LEVELS, Level, Plan
 
 MACHINE = by_name("znver5")
 PROBLEMS = {

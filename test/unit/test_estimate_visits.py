@@ -17,6 +17,7 @@ from mopt_mlir.estimate.visits import (
     visiting_cycles,
 )
 from mopt_mlir.machine import by_name
+from mopt_mlir.microkernel import Microkernel
 from mopt_mlir.model.microkernel import (
     EVICTED_SUMS_CYCLES,
     LOOP_CYCLES,
@@ -26,7 +27,7 @@ from mopt_mlir.model.microkernel import (
     step_cycles,
     tile_kinds,
 )
-from mopt_mlir.plan import Level, Microkernel, Plan
+from mopt_mlir.plan import Level, Plan
 
 MACHINE = by_name("znver5")  # two FMAs and two loads per cycle, each FMA takes four
 L1 = MACHINE.cache("L1")  # 64 sets of 12 lines of 64 bytes

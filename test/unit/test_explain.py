@@ -24,9 +24,10 @@ from mopt_mlir.explain.record import to_record
 from mopt_mlir.explain.text import to_text
 from mopt_mlir.loop_nest import CORES, Loop, Packing
 from mopt_mlir.machine import by_name
+from mopt_mlir.microkernel import Microkernel
 from mopt_mlir.model.cost import predict
 from mopt_mlir.pipeline.loading import load_module, run_passes
-from mopt_mlir.plan import LEVELS, Level, Microkernel, Plan
+from mopt_mlir.plan import LEVELS, Level, Plan
 from mopt_mlir.planning.operators import operators_of
 from mopt_mlir.planning.plan_attribute import attached
 from mopt_mlir.problem import LinearForm, conv2d

@@ -10,6 +10,7 @@ import pytest
 
 from mopt_mlir import conv2d
 from mopt_mlir.machine import Cache, by_name
+from mopt_mlir.microkernel import Microkernel
 from mopt_mlir.model import conflicts
 from mopt_mlir.model.conflicts import conflicting_lines, crowded_lines
 from mopt_mlir.model.microkernel import (
@@ -18,7 +19,6 @@ from mopt_mlir.model.microkernel import (
     TileOperations,
     tile_kinds,
 )
-from mopt_mlir.plan import Microkernel
 from mopt_mlir.problem import ElementType, Tensor
 
 L1 = by_name("znver5").cache("L1")  # 64 sets of 12 lines of 64 bytes

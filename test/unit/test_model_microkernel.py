@@ -8,6 +8,7 @@ import pytest
 from problems import grouped
 
 from mopt_mlir.machine import Machine, by_name
+from mopt_mlir.microkernel import Microkernel
 from mopt_mlir.model.footprint import output_runs
 from mopt_mlir.model.menu import NoMicrokernelError, menu, reduction_order
 from mopt_mlir.model.microkernel import (
@@ -24,7 +25,6 @@ from mopt_mlir.model.packing import (
     PACK_ROW_CYCLES,
     pack_cycles,
 )
-from mopt_mlir.plan import Microkernel
 from mopt_mlir.problem import ElementType, LinearForm, Problem, Tensor, conv2d
 from mopt_mlir.vector_access import needs_panels, whole_to_pack
 

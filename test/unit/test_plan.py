@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from mopt_mlir.plan import Level, Microkernel, Plan, Prediction
+from mopt_mlir.microkernel import Microkernel
+from mopt_mlir.plan import Level, Plan, Prediction
 from mopt_mlir.problem import conv2d
 
 PROBLEM = conv2d(k=64, h=28, w=30, c=16, r=3, s=3)

@@ -16,9 +16,10 @@ import pytest
 from benchmarks.certificates import challenge
 from benchmarks.workloads import TABLE1
 from mopt_mlir.machine import Machine, by_name, resolve
+from mopt_mlir.microkernel import Microkernel
 from mopt_mlir.model.cost import predict, tile_bytes
 from mopt_mlir.normal_form import normalise
-from mopt_mlir.plan import Level, Microkernel, Plan
+from mopt_mlir.plan import Level, Plan
 from mopt_mlir.problem import ElementType, NoPlanError, Problem, conv2d
 from mopt_mlir.solver import incumbent, solve
 from mopt_mlir.solver.incumbent import Incumbent

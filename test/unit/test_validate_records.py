@@ -20,7 +20,8 @@ from benchmarks.validation.records import (
     read,
 )
 from mopt_mlir import UserError
-from mopt_mlir.plan import Level, Microkernel, Plan
+from mopt_mlir.microkernel import Microkernel
+from mopt_mlir.plan import Level, Plan
 
 PLAN = Plan(
     "m", 1, Microkernel("k", 8, {"k": 8, "w": 4}, ("c",)),

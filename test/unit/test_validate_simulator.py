@@ -20,9 +20,10 @@ from mopt_mlir.lowering.jit import LoadedCode
 from mopt_mlir.lowering.native import compile_text
 from mopt_mlir.lowering.target import of_cpu
 from mopt_mlir.machine import by_name
+from mopt_mlir.microkernel import Microkernel
 from mopt_mlir.model.cost import predict
 from mopt_mlir.plan import Level as PlanLevel
-from mopt_mlir.plan import Microkernel, Plan
+from mopt_mlir.plan import Plan
 from mopt_mlir.solver.candidates import candidates
 
 REPLAY = f"""

@@ -11,10 +11,11 @@ import pytest
 from benchmarks.workloads import Workload
 from mopt_mlir.bindings import bindings_of
 from mopt_mlir.machine import by_name
+from mopt_mlir.microkernel import Microkernel
 from mopt_mlir.model.microkernel import tile_kinds
 from mopt_mlir.model.packing import ELEMENT_CYCLES, PACK_CYCLES, pack_cycles
 from mopt_mlir.pipeline.loading import load_module, run_passes
-from mopt_mlir.plan import Microkernel, Plan
+from mopt_mlir.plan import Plan
 from mopt_mlir.planning import plan_attribute
 from mopt_mlir.planning.planner import convolutions
 from mopt_mlir.problem import Problem, conv2d

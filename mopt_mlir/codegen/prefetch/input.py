@@ -32,7 +32,7 @@ from mopt_mlir.codegen.upcoming import (
     part_of,
     reach,
 )
-from mopt_mlir.plan import Microkernel
+from mopt_mlir.microkernel import Microkernel
 from mopt_mlir.problem import Problem, Role, Tensor
 
 SHORT_REDUCTION = 576
@@ -209,7 +209,7 @@ class InputPrefetch:
 def steps_within(cycles: int, kernel: Microkernel) -> int:
     """Outer products of `kernel` that take so many cycles, if a core starts two multiply-adds in
     each. (Zen 4 starts one of 512 bits, so that it takes twice as long.)"""
-    registers = prod(kernel.tile.values()) // kernel.vector
+    registers = kernel.accumulators
     return cycles // max(registers // FMA_PER_CYCLE, _FMA_LATENCY)
 
 

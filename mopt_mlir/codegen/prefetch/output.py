@@ -19,7 +19,7 @@ from mopt_mlir.codegen.index import Condition, Index
 from mopt_mlir.codegen.prefetch.input import last_offset, runs, steps_within
 from mopt_mlir.codegen.ranges import Range
 from mopt_mlir.codegen.upcoming import AT_ONCE, LINE_BYTES, Upcoming, Visits
-from mopt_mlir.plan import Microkernel
+from mopt_mlir.microkernel import Microkernel
 from mopt_mlir.problem import Tensor
 
 OUTPUT_AHEAD_CYCLES = 700

@@ -29,7 +29,7 @@ from mopt_mlir.codegen.upcoming import (
     power_of_two,
     reach,
 )
-from mopt_mlir.plan import Microkernel
+from mopt_mlir.microkernel import Microkernel
 from mopt_mlir.problem import Problem, Tensor
 
 LATE = 4

@@ -26,8 +26,8 @@ from mopt_mlir.codegen.upcoming import (
     power_of_two,
     rows_at_once,
 )
-from mopt_mlir.plan import Microkernel
-from mopt_mlir.problem import Problem, Role, Tensor
+from mopt_mlir.microkernel import Microkernel
+from mopt_mlir.problem import Problem, Tensor
 
 MOST_STEP_BYTES = 256
 """Weights that are further apart from step to step are not the dense rows that this is made for."""
@@ -94,7 +94,7 @@ class FilterRowPrefetch:
         """That of the register tile at the start of `ranges`, if the output channels that follow
         are known and worth while: in each row, which begins on another page, the hardware's
         prefetchers start anew."""
-        (channel,) = problem.by_role(Role.OUT_CHANNEL)
+        channel = problem.out_channel
         comes_from_l2 = _stays_in_l2(problem) or not following.far
         if following.dim != channel or not kernel.reduction or comes_from_l2:
             return None
@@ -111,7 +111,7 @@ class FilterRowPrefetch:
     def emit(self, point: Mapping[str, Index]) -> None:
         """Ask for the lines of the step at `point`; dims of inner loops count as 0."""
         tensor = self.problem.weights
-        (channel,) = self.problem.by_role(Role.OUT_CHANNEL)
+        channel = self.problem.out_channel
         size = _step_bytes(self.problem, self.dim)
         at = {dim: point.get(dim, Index()) for dim in tensor.dims}
         at[self.dim] = at[self.dim] + self.shift
@@ -166,7 +166,7 @@ class ChannelRowPrefetch:
         """That of the register tile at the start of `ranges`, while what follows has not been read
         before, if its rows lie far apart. The tiles that read the same weights share the rows, or,
         if they are few or have time for a prefetch in each step, the lines of each row."""
-        (channel,) = problem.by_role(Role.OUT_CHANNEL)
+        channel = problem.out_channel
         loops = _loops_in_rows(problem, kernel.reduction, channel, ranges)
         if kernel.lanes != channel or not loops:
             return None
@@ -174,7 +174,7 @@ class ChannelRowPrefetch:
         rows, lines, first_line = 1, _lines(problem, kernel.extent(channel)), Index()
         shifts = _shifts(builder, following, ranges[following.dim].start)
         at_once = -(-ranges[inner].size // following.tiles) * lines
-        products = prod(kernel.tile.values()) // kernel.vector
+        products = kernel.accumulators
         if at_once <= AT_ONCE and products < MANY_PRODUCTS * -(-lines // following.tiles):
             rows, part = part_of(builder, ranges[inner].size, following, ranges)
             shifts[inner] = shifts.get(inner, Index()) + part * rows
@@ -348,7 +348,7 @@ def _step_bytes(problem: Problem, dim: str) -> int:
 def _is_dense(problem: Problem, dim: str) -> bool:
     """Whether each output channel has a dense row of weights, of which a step of `dim` reads a
     part: not where output channels follow each other."""
-    (channel,) = problem.by_role(Role.OUT_CHANNEL)
+    channel = problem.out_channel
     if problem.weights.runs_along(channel) or problem.weights.step(dim) is None:
         return False
     return _step_bytes(problem, dim) <= MOST_STEP_BYTES
