@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from mopt_mlir.bindings import bindings_of
 from mopt_mlir.planning.planning_pass import PlanningPass
 
 
@@ -22,7 +23,6 @@ class AnalyzePass(PlanningPass):
     name: ClassVar[str] = "mopt-analyze"
 
     def run(self, module: Any) -> None:
-        from mopt_mlir.bindings import bindings_of
         from mopt_mlir.planning.plan_attribute import attach
 
         bindings = bindings_of(module)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from mopt_mlir.diagnostics import UserError
+from mopt_mlir.machine.ranges import MOST_CORES
 from mopt_mlir.pipeline.pass_base import Pass, option
 
 
@@ -30,9 +32,6 @@ class LowerToLLVMPass(Pass):
     threads: int = option(0, help="threads of a parallel loop; 0 leaves it to OpenMP, 1 is serial")
 
     def check(self) -> None:
-        from mopt_mlir.diagnostics import UserError
-        from mopt_mlir.machine.ranges import MOST_CORES
-
         if not 0 <= self.threads <= MOST_CORES:
             raise UserError(f"{self.name}: threads={self.threads} is not from 0 to {MOST_CORES}")
 

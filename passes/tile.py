@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from mopt_mlir.bindings import bindings_of
 from mopt_mlir.planning.planning_pass import PlanningPass
 
 
@@ -26,7 +27,6 @@ class TilePass(PlanningPass):
     name: ClassVar[str] = "mopt-tile"
 
     def run(self, module: Any) -> None:
-        from mopt_mlir.bindings import bindings_of
         from mopt_mlir.codegen.rewrite import rewrite
 
         with module.context, module.location:

@@ -58,7 +58,9 @@ class Accumulators:
 
     @property
     def _vector_type(self) -> Any:
-        return self.builder.vector_type(self.tile.lanes, self.operands.output.type.element_type)
+        return self.builder.vector_type(
+            self.tile.kernel.vector, self.operands.output.type.element_type
+        )
 
     @property
     def _accumulates(self) -> bool:
@@ -79,7 +81,7 @@ class Accumulators:
             for scalar in self.tile.scalars:
                 offset = vector.offset(channel) + scalar.offset(channel)
                 index = [self.start[channel] + offset]
-                valid = vector.valid if self.tile.lane_dim == channel else 1
+                valid = vector.valid if self.tile.kernel.lanes == channel else 1
                 if (offset, valid) not in loaded:
                     loaded[offset, valid] = self._bias(index, valid, channel)
                 values.append(loaded[offset, valid])
@@ -87,11 +89,11 @@ class Accumulators:
 
     def _bias(self, index: list[Index], valid: int, channel: str) -> Any:
         bias, builder, vector_type = self.operands.bias, self.builder, self._vector_type
-        if self.tile.lane_dim != channel:
+        if self.tile.kernel.lanes != channel:
             return builder.broadcast(vector_type, builder.load(bias, index, "bias"))
         strides, _ = bias.type.get_strides_and_offset()
         if strides[0] == 1:
-            return builder.vector_load(bias, index, self.tile.lanes, valid, "bias")
+            return builder.vector_load(bias, index, self.tile.kernel.vector, valid, "bias")
         vector = builder.zeros(vector_type)
         for lane in range(valid):
             vector = builder.insert(builder.load(bias, [index[0] + lane], "bias"), vector, lane)
@@ -167,7 +169,7 @@ class Accumulators:
     ) -> None:
         """Store the first `valid` lanes of `value` to consecutive elements of `memory`."""
         if onto:
-            there = self.builder.vector_load(memory, where, self.tile.lanes, valid, "acc")
+            there = self.builder.vector_load(memory, where, self.tile.kernel.vector, valid, "acc")
             value = self.builder.add(value, there)
         self.builder.vector_store(value, memory, where, valid, nontemporal)
 
@@ -176,7 +178,7 @@ class Accumulators:
             dim: start + vector.offset(dim) + scalar.offset(dim)
             for dim, start in self.start.items()
         }
-        point[self.tile.lane_dim] = point[self.tile.lane_dim] + lane
+        point[self.tile.kernel.lanes] = point[self.tile.kernel.lanes] + lane
         return element(self.problem.output, point)
 
     # ---- transposed --------------------------------------------------------------------------
@@ -200,13 +202,13 @@ class Accumulators:
         return [*outer, row * self.operands.output.type.shape[-1] + column]
 
     def _transpose(self, rows: list[Any]) -> list[Any]:
-        missing = self.tile.lanes - len(rows)
+        missing = self.tile.kernel.vector - len(rows)
         padding = [self.builder.poison(rows[0].type)] * missing if missing else []
         return transpose(self.builder, rows + padding, self.problem.output.element.size)
 
     def _write_transposed(self, accumulators: Sequence[Any], onto: bool) -> None:
         scalars = tuple(scalar.offsets for scalar in self.tile.scalars)
-        found = runs(self.problem.output, scalars, self.tile.lanes)
+        found = runs(self.problem.output, scalars, self.tile.kernel.vector)
         memory = self._memory(found)
         for v, vector in enumerate(self.tile.vectors):
             for run in found:

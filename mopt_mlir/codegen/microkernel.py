@@ -161,12 +161,12 @@ class _Reduction:
             assert self.panel is not None
             memref = panels.memref
             where = panels.element(self.panel, point, position)
-            valid = visit.tile.lanes  # panels are padded: a whole vector may always be read
+            valid = visit.tile.kernel.vector  # panels are padded: a whole vector may always be read
         else:
             memref = visit.operands.input if is_input else visit.operands.weights
             at = {dim: index + position.offset(dim) for dim, index in point.items()}
             where, valid = element(tensor, at), position.valid
         name = "x" if is_input else "f"
         if vector:
-            return visit.builder.vector_load(memref, where, visit.tile.lanes, valid, name)
+            return visit.builder.vector_load(memref, where, visit.tile.kernel.vector, valid, name)
         return visit.builder.load(memref, where, name)

@@ -26,7 +26,7 @@ SUMS_IN_L1 = 16 << 10
 @dataclass(frozen=True)
 class Partials:
     """The sums of one register tile after the other in `memref`, for the part of the output that
-    begins at `origin`: whole registers of `lanes` elements. Each element along a dim of the output
+    begins at `origin`: whole registers of `vector` elements. Each element along a dim of the output
     is `steps[dim]` elements of memory further on, and register tiles have `units[dim]` of them, so
     that where a tile lies takes no quotient."""
 
@@ -34,7 +34,7 @@ class Partials:
     origin: Mapping[str, Index]
     units: Mapping[str, int]
     steps: Mapping[str, int]
-    lanes: int
+    vector: int
 
     @staticmethod
     def of(
@@ -57,7 +57,7 @@ class Partials:
     def load(self, builder: Builder, tile: Index, count: int) -> list[Any]:
         """The first `count` registers of `tile`."""
         return [
-            builder.vector_load(self.memref, [tile + at], self.lanes, self.lanes, "acc")
+            builder.vector_load(self.memref, [tile + at], self.vector, self.vector, "acc")
             for at in self._places(count)
         ]
 
@@ -68,16 +68,16 @@ class Partials:
         if prod(self.memref.type.shape) * size <= SUMS_IN_L1:
             return
         next_ = tile + self.units[along] * self.steps[along]
-        for at in self._places(count)[:: max(1, LINE_BYTES // (self.lanes * size))]:
+        for at in self._places(count)[:: max(1, LINE_BYTES // (self.vector * size))]:
             builder.prefetch(self.memref, [next_ + at])
 
     def store(self, builder: Builder, tile: Index, values: Sequence[Any]) -> None:
         """Keep `values` as the first registers of `tile`."""
         for at, value in zip(self._places(len(values)), values, strict=True):
-            builder.vector_store(value, self.memref, [tile + at], self.lanes)
+            builder.vector_store(value, self.memref, [tile + at], self.vector)
 
     def _places(self, count: int) -> range:
-        return range(0, count * self.lanes, self.lanes)
+        return range(0, count * self.vector, self.vector)
 
 
 def partials_size(problem: Problem, kernel: Microkernel, sizes: Mapping[str, int]) -> int:

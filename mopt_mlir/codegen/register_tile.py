@@ -30,15 +30,6 @@ class RegisterTile:
         return RegisterTile(kernel, _vectors(kernel, along, sizes), tuple(scalars))
 
     @property
-    def lanes(self) -> int:
-        """Of an accumulator."""
-        return self.kernel.vector
-
-    @property
-    def lane_dim(self) -> str:
-        return self.kernel.lanes
-
-    @property
     def count(self) -> int:
         """Of accumulators."""
         return len(self.vectors) * len(self.scalars)

@@ -37,7 +37,7 @@ def time_in_turns(
 
     def turn(first: int) -> list[float]:
         order = [(first + place) % count for place in range(count)]
-        seconds = {number: _seconds(candidates[number], before_each) for number in order}
+        seconds = {number: time_call(candidates[number], before_each) for number in order}
         return [seconds[number] for number in range(count)]
 
     start = perf_counter()
@@ -60,7 +60,8 @@ def fastest(times: Times) -> int:
     return int(np.argmin(np.where(ahead, typical, 1.0))) if ahead.any() else 0
 
 
-def _seconds(run: Callable[[], Any], before: Callable[[], Any] | None) -> float:
+def time_call(run: Callable[[], Any], before: Callable[[], Any] | None = None) -> float:
+    """Seconds of one call of `run`, after an untimed one of `before`."""
     if before is not None:
         before()
     for _ in range(_SETTLE):

@@ -12,7 +12,7 @@ from mopt_mlir.loop_nest import LoopNest
 from mopt_mlir.machine.machine import Machine
 from mopt_mlir.model.classes import class_name
 from mopt_mlir.model.cost import MEMORY, cache_bytes, predict, usable
-from mopt_mlir.model.microkernel import vector_slots
+from mopt_mlir.model.microkernel import load_cycles, tile_kinds
 from mopt_mlir.model.rates import Rates
 from mopt_mlir.plan import Plan
 from mopt_mlir.problem import Problem
@@ -89,16 +89,18 @@ def _registers(problem: Problem, machine: Machine, plan: Plan) -> Registers:
     rows = prod(
         min(size, problem.extent(dim)) for dim, size in kernel.tile.items() if dim != kernel.lanes
     )
-    slots = vector_slots(problem, machine, kernel)
+    kinds = tile_kinds(problem, machine, kernel, panels=plan.reads_panels)
+    whole = next(kind.tile for kind in kinds if not kind.partial)
     return Registers(
         lanes=kernel.lanes,
         vector=kernel.vector,
         vectors=vectors,
         broadcasts=rows,
         available=machine.vector_registers,
-        fma_cycles=vectors * rows * slots / machine.fma_per_cycle,
-        load_cycles=(vectors * slots + rows) / machine.loads_per_cycle,
+        fma_cycles=whole.accumulators * whole.slots / machine.fma_per_cycle,
+        load_cycles=load_cycles(machine, whole.loads),
         latency=machine.fma_latency,
+        step_cycles=whole.step_cycles(machine),
         useful=extent / (-(-extent // kernel.vector) * kernel.vector),
     )
 

@@ -19,8 +19,9 @@ class Registers:
 
     `available` is the vector registers of the machine. `fma_cycles` and `load_cycles` is how long
     the core takes to issue a step's, `latency` how many cycles an accumulator takes from one step
-    to the next; the longest of the three counts. `useful` is the part of all lanes that hold
-    results rather than padding.
+    to the next. `step_cycles` is what the model counts for a step: the longest of the three and a
+    little of the others, the loop, and what loads wait for. `useful` is the part of all lanes that
+    hold results rather than padding.
     """
 
     lanes: str
@@ -31,6 +32,7 @@ class Registers:
     fma_cycles: float
     load_cycles: float
     latency: float
+    step_cycles: float
     useful: float
 
     @property

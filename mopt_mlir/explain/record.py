@@ -80,6 +80,7 @@ def _registers(use: Registers) -> dict[str, Any]:
         "loads_per_step": use.loads,
         "fma_cycles_per_step": use.fma_cycles,
         "load_cycles_per_step": use.load_cycles,
+        "cycles_per_step": use.step_cycles,
         "latency_cycles": use.latency,
         "lanes_useful": use.useful,
     }

@@ -180,7 +180,6 @@ def _sizes(sizes: Mapping[str, int]) -> str:
 
 def _microkernel(explanation: Explanation) -> Section:
     use, plan = explanation.registers, explanation.plan
-    longest = max(use.fma_cycles, use.load_cycles, use.latency)
     limits = {
         f"{use.accumulators} FMAs": use.fma_cycles,
         f"{use.loads} loads": use.load_cycles,
@@ -199,10 +198,8 @@ def _microkernel(explanation: Explanation) -> Section:
         ),
         (
             "cycles per step",
-            ", ".join(
-                f"{what} {units.digits(cycles)}{' (counts)' * (cycles == longest)}"
-                for what, cycles in limits.items()
-            ),
+            ", ".join(f"{what} {units.digits(cycles)}" for what, cycles in limits.items())
+            + f"; with all that a step waits for {units.digits(use.step_cycles)}",
         ),
         ("lanes in use", units.percent(use.useful)),
         ("weights", _weights(explanation)),

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import cache
+from threading import Barrier
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mopt_mlir.machine.facts import observe
 from mopt_mlir.machine.registry import host
 
 _FLUSH_FACTOR = 4  # times the largest cache
+_MOST_BALLAST = 512 << 20  # bytes: no cache of any kind of CPU keeps what was read before so many
 _KEPT_PARTS = 8  # of the largest cache: each core reads one of them
 _KEPT_READS = 8  # times after each other
 
@@ -20,22 +25,33 @@ def flush_caches() -> None:
     """Read more memory than the caches hold, on every core, and then a little several times: from
     nothing but the former the last cache of some CPUs learns to keep nothing, which slows a run
     down that depends on it."""
-    ballast, kept = _ballast()
-    with ThreadPoolExecutor(len(ballast)) as pool:
-        list(pool.map(np.max, ballast))
+    places = observe().places
+    ballast, kept = _ballast(len(places))
+    together = Barrier(len(places))
+
+    def read(place: int, much: NDArray[Any], little: NDArray[Any]) -> None:
+        if hasattr(os, "sched_setaffinity"):
+            with suppress(OSError):  # it was taken away meanwhile: the scheduler decides
+                os.sched_setaffinity(0, {place})  # 0 is the calling thread
+        together.wait()  # so that no thread is done, and takes the part of another, before it began
+        np.max(much)
+        together.wait()
         for _ in range(_KEPT_READS):
-            list(pool.map(np.max, kept))
+            np.max(little)
+
+    with ThreadPoolExecutor(len(places)) as pool:
+        list(pool.map(read, places, ballast, kept))
 
 
 @cache
-def _ballast() -> tuple[list[NDArray[Any]], list[NDArray[Any]]]:
+def _ballast(cores: int) -> tuple[list[NDArray[Any]], list[NDArray[Any]]]:
     """Parts for each core: one that alone is larger than a core's own caches, and one that stays in
     the last cache beside those of the others."""
-    machine = host()
-    largest = max(cache.size for cache in machine.caches)
+    largest = max(cache.size for cache in host().caches)
+    ballast = max(min(_FLUSH_FACTOR * largest, _MOST_BALLAST), largest)
     sizes = (
-        _FLUSH_FACTOR * largest // machine.cores,
-        largest // max(_KEPT_PARTS, 2 * machine.cores),  # in all at most half of it
+        max(ballast // cores, ballast // 8),
+        largest // max(_KEPT_PARTS, 2 * cores),  # in all at most half of it
     )
-    ballast, kept = ([np.ones(size, np.uint8) for _ in range(machine.cores)] for size in sizes)
-    return ballast, kept
+    much, little = ([np.ones(size, np.uint8) for _ in range(cores)] for size in sizes)
+    return much, little

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from mopt_mlir.diagnostics import UserError
-from mopt_mlir.machine import files
+from mopt_mlir.machine import calibration, detection, facts, files
 from mopt_mlir.machine.dlti import described, refined
 from mopt_mlir.machine.machine import Machine
 from mopt_mlir.machine.provenance import (
@@ -57,8 +57,6 @@ def host() -> Machine:
 
 def describe_host() -> Described:
     """`host`, with the source of each figure."""
-    from mopt_mlir.machine import calibration, detection, facts
-
     seen = facts.observe()
     known = tuple(map(shipped, names()))
     identity = calibration.Identity.of(seen)

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from mopt_mlir.machine.machine import CACHE_NAMES, Machine
 from mopt_mlir.machine.quantities import PEAKS, Quantity
 from mopt_mlir.measuring import kernels
@@ -14,7 +16,6 @@ from mopt_mlir.measuring.team import Team
 from mopt_mlir.problem import ElementType
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
 DRAM = "DRAM"
@@ -65,7 +66,6 @@ def buffer_bytes(machine: Machine, level: str, threads: int, sharing: int) -> in
 
 def numbers(element: ElementType, lanes: int) -> NDArray[Any]:
     """The vector that a kernel of FMAs computes with."""
-    import numpy as np
 
     return np.ones(lanes, np.float32 if element is ElementType.F32 else np.float64)
 
@@ -126,8 +126,6 @@ class HostBench:
 
     def _vectors(self) -> dict[str, NDArray[Any]]:
         """A vector of numbers for each kernel."""
-        import numpy as np
-
         integers = np.full(self._machine.vector_bits // 32, _CONTENT, np.int32)
         vectors: dict[str, NDArray[Any]] = dict.fromkeys(("read", "write", "stream"), integers)
         for quantity in PEAKS:
@@ -137,8 +135,6 @@ class HostBench:
 
     def _allocate(self, threads: int) -> list[NDArray[np.int32]]:
         """Memory for each thread, on that core's node: the thread itself touches it first."""
-        import numpy as np
-
         sizes = [
             max(self._bytes(level, n) for level in (*CACHE_NAMES, DRAM) for n in counts)
             for counts in (range(thread + 1, threads + 1) for thread in range(threads))

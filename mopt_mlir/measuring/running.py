@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
-from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 from mopt_mlir.compiler.arguments import bytes_of, random_arguments
 from mopt_mlir.compiler.compilation import compile_with
 from mopt_mlir.compiler.options import DEFAULTS, CompileOptions
+from mopt_mlir.compiler.trial import time_call
 from mopt_mlir.diagnostics import UserError, describe, emit
 from mopt_mlir.lowering.entries import Entry, Parameter
 from mopt_mlir.machine.flushing import flush_caches
@@ -154,14 +154,7 @@ def time_runs(
     if before_each is None:
         for _ in range(_WARM_UP):
             run()
-    seconds = []
-    for _ in range(repeat):
-        if before_each is not None:
-            before_each()
-        start = perf_counter()
-        run()
-        seconds.append(perf_counter() - start)
-    return tuple(seconds)
+    return tuple(time_call(run, before_each) for _ in range(repeat))
 
 
 def _only(entries: Sequence[Entry], where: str) -> str:

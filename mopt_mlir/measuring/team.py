@@ -10,6 +10,8 @@ from threading import Barrier
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 if TYPE_CHECKING:
     from mopt_mlir.lowering.function import Function
 
@@ -31,8 +33,6 @@ class Team:
     def seconds(self, kernel: Function, rounds: int, arguments: Sequence[Sequence[Any]]) -> float:
         """How long `rounds` of a function of `kernels` take, on as many places as there are lists
         of `arguments`: what follows `rounds` in its parameters."""
-        import numpy as np
-
         arrived, threads = np.zeros(1, np.int64), len(arguments)
         return self.run([kernel.bind(arrived, threads, rounds, *more) for more in arguments])
 

@@ -138,14 +138,17 @@ class TileOperations:
     weights: int
     output: int
 
+    def step_cycles(self, machine: Machine) -> float:
+        """Cycles of one of the outer products, all that it waits for included."""
+        busy = step_cycles(machine, self.accumulators * self.slots, self.loads)
+        return loop_cycles(self.slots) + busy + self.waiting
+
     def work(self, machine: Machine) -> RegisterWork:
         """As if visits did not overlap with each other."""
-        vectors = self.accumulators * self.slots
         save = self.stored + self.store_conflicts
-        restore = vectors / machine.loads_per_cycle
-        step = loop_cycles(self.slots) + step_cycles(machine, vectors, self.loads) + self.waiting
+        restore = self.accumulators * self.slots / machine.loads_per_cycle
         return RegisterWork(
-            cycles=self.steps * step + self.finish - save - restore,
+            cycles=self.steps * self.step_cycles(machine) + self.finish - save - restore,
             cycles_per_visit=CALL_CYCLES + save + restore,
             input=self.input * self.steps,
             weights=self.weights * self.steps,

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from mopt_mlir.diagnostics import UserError, describe
+from mopt_mlir.normal_form import normalise
 from mopt_mlir.problem import ElementType, Problem, conv2d
 
 TABLE1 = "table1"
@@ -93,7 +94,6 @@ def operators_of(module: Any) -> tuple[Operator, ...]:
     """
     from mopt_mlir.bindings import bindings_of
     from mopt_mlir.linalg.constants import constant_value
-    from mopt_mlir.normal_form import normalise
     from mopt_mlir.planning.planner import convolutions
 
     bindings = bindings_of(module)
@@ -148,8 +148,6 @@ def _rows(data: Any) -> list[dict[str, Any]]:
 
 def _problem(row: Mapping[str, Any]) -> Problem:
     """The normalised problem of one row. Raises ValueError, naming the field."""
-    from mopt_mlir.normal_form import normalise
-
     if not _is_name(row["name"]):
         raise ValueError(f"name: {json.dumps(row['name'])} is not a name")
     layout, _, weights = _one_of(_LAYOUTS, row, "layout").partition("_")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from mopt_mlir.bindings import bindings_of
+from mopt_mlir.machine import resolve
 from mopt_mlir.pipeline.pass_base import Pass, option
 from mopt_mlir.plan import GAP, TIME_LIMIT
 from mopt_mlir.planning.solving import Request
@@ -39,15 +41,11 @@ class PlanningPass(Pass):
         return Request(self.threads, solver=self.solver, gap=self.gap, time_limit=self.time_limit)
 
     def check(self) -> None:
-        from mopt_mlir.machine import resolve
-
         self.request.check()
         resolve(self.machine)
 
     def planner(self, module: Any) -> Planner:
         """What finds the plans for `module`. Raises UserError where an option makes no sense."""
-        from mopt_mlir.bindings import bindings_of
-        from mopt_mlir.machine import resolve
         from mopt_mlir.planning.plan_cache import PlanCache
         from mopt_mlir.planning.planner import Planner
 

@@ -14,6 +14,7 @@ from mopt_mlir.machine.machine import Machine
 from mopt_mlir.model.cost import predict
 from mopt_mlir.plan import GAP, TIME_LIMIT, Plan
 from mopt_mlir.problem import Problem
+from mopt_mlir.solver.algorithm1 import algorithm1
 from mopt_mlir.solver.arrays import Ints
 from mopt_mlir.solver.evaluate import Evaluator
 from mopt_mlir.solver.incumbent import Incumbent
@@ -69,8 +70,6 @@ def solve(
     if solver not in SOLVERS:
         raise ValueError(f"solver is '{solver}', not one of {', '.join(SOLVERS)}")
     if solver == "algorithm1":
-        from mopt_mlir.solver.algorithm1 import algorithm1
-
         return algorithm1(
             problem, machine, threads, constant_weights=constant_weights, time_limit=time_limit
         )

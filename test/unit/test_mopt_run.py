@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -382,6 +383,17 @@ def test_runs_are_counted_and_caches_flushed_before_each():
     seconds = time_runs(lambda: calls.append("run"), 2, lambda: calls.append("flush"))
     assert len(seconds) == 2
     assert calls == ["flush", "run", "flush", "run"]
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="threads cannot be pinned here")
+def test_flushing_reads_on_every_core(monkeypatch):
+    places = []
+    monkeypatch.setattr(np, "max", lambda _: places.append(frozenset(os.sched_getaffinity(0))))
+    before = os.sched_getaffinity(0)
+    flush_caches()
+    assert os.sched_getaffinity(0) == before
+    assert all(len(place) == 1 for place in places)
+    assert len({*places}) == host().cores
 
 
 def test_flushing_reads_more_than_the_caches_hold(monkeypatch):
