@@ -13,7 +13,7 @@ from mopt_mlir.planning.planning_pass import PlanningPass
 class AnalyzePass(PlanningPass):
     """Solve the tiling of every supported convolution and attach it as the attribute `mopt.plan`.
 
-    The plan holds everything that code generation varies: the microkernel, per memory level the
+    The plan holds everything that a search could vary: the microkernel, per memory level the
     order and sizes of its tiles, the split between cores, where weights are packed; and what the
     model predicts of it: data volumes, time per resource, the bottleneck, and the proven gap to the
     best plan there is. The operation itself stays. A plan that is already attached is kept, after a

@@ -104,7 +104,6 @@ class Accumulators:
     def finish(self, accumulators: Sequence[Any], reduction: Mapping[str, Range]) -> None:
         """Store the accumulators after the reduction tile `reduction`, or add them to the output if
         what is there counts."""
-
         write = partial(self.write, accumulators)
         add = partial(self.write, accumulators, onto=True)
         if self.partials is not None:

@@ -87,7 +87,7 @@ class Lookahead:
         return found if self._is_worth_while(channels.size, max(tiles.values())) else None
 
     def _turns(self, ranges: Ranges, dims: Iterable[str]) -> tuple[Turn, ...]:
-        """Those of the register tiles in `ranges` along `dims`, as far as there are several."""
+        """The turns of the register tiles in `ranges` along `dims`, as far as there are several."""
         extents = {dim: self.plan.microkernel.extent(dim) for dim in dims}
         return tuple(
             Turn(dim, ranges[dim].start, unit, -(-ranges[dim].size // unit))

@@ -40,7 +40,7 @@ class Partials:
     def of(
         problem: Problem, kernel: Microkernel, memref: Any, ranges: Mapping[str, Range]
     ) -> Partials:
-        """Those of the output in `ranges`, in memory of `partials_size` elements."""
+        """The sums of the output in `ranges`, in memory of `partials_size` elements."""
         units = {dim: kernel.extent(dim) for dim in problem.parallel_dims}
         step, steps = prod(units.values()), {}
         for dim in reversed(problem.parallel_dims):

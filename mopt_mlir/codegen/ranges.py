@@ -37,7 +37,7 @@ class Range:
         return self.exact and self.size == 1
 
     def times(self, inner: int) -> Range:
-        """The same part of a dim that has `inner` points for each of this one's, without loops."""
+        """This part in a dim that has `inner` points for each of this one's, without loops."""
         return Range(
             self.start * inner,
             self.size * inner,

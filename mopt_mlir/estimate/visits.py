@@ -71,7 +71,7 @@ class Visits:
 
     @staticmethod
     def of(problem: Problem, plan: Plan, number: int, cache: Cache) -> Visits:
-        """Those of a plan with all levels; `cache` is L1."""
+        """The visits of a plan with all levels; `cache` is L1."""
         irregular, restarts, steps = 0, 0.0, 1.0
         for dim in reversed(plan.microkernel.reduction[1:]):  # innermost first
             pieces = _pieces(problem, plan, dim)

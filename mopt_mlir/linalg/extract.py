@@ -293,8 +293,8 @@ def _extents(forms: list[list[LinearForm]], types: list[Any]) -> dict[str, int]:
 def _strides(
     type_: Any, axes: list[LinearForm], extents: dict[str, int], bindings: Bindings
 ) -> tuple[int | None, ...]:
-    """Those of a `Tensor` with `axes`; None where they are not known, and where nobody need know
-    them: on an axis of several elements of which only the first is used."""
+    """The strides of a `Tensor` with `axes`; None where they are not known, and where nobody need
+    know them: on an axis of several elements of which only the first is used."""
     used = [any(extents[dim] > 1 for dim in axis.dims) for axis in axes]
     return tuple(
         stride if moves or type_.shape[i] == 1 else None

@@ -96,7 +96,7 @@ def _inline_returned_buffers(module: Any) -> None:
     }
 
     def calls() -> tuple[list[Any], list[Any]]:
-        """Those of these functions, and all others."""
+        """The calls of functions that return buffers, and all others."""
         found = find(module, "func.call")
         ours = [call for call in found if call.attributes["callee"].value in returning]
         return ours, [call for call in found if call not in ours]

@@ -173,7 +173,7 @@ def _in_comment(text: str) -> str:
 
 
 def _with_c_names(entry: Entry) -> Entry:
-    """The same with names that C and C++ take for parameters and members, each only once."""
+    """`entry` with names that C and C++ take for parameters and members, each only once."""
     taken = {_RESULTS, *(f"{_MEMREF}{len(shape)}" for shape in _buffers(entry))}
 
     def renamed(parameters: Iterable[Parameter]) -> tuple[Parameter, ...]:

@@ -33,8 +33,8 @@ def conflicting_lines(tensor: Tensor, tile: Mapping[str, int], cache: Cache) -> 
 
 
 def crowded_lines(tensor: Tensor, tile: Mapping[str, int], cache: Cache) -> int:
-    """All lines on such sets: none of them stays where the least recently used is what is replaced,
-    as it is what is needed next."""
+    """The lines of a tile on sets that have fewer ways than lines: none of them stays where the
+    least recently used is what is replaced, as it is what is needed next."""
     return sum(number for number in _per_set(tensor, tile, cache) if number > cache.ways)
 
 
@@ -93,7 +93,8 @@ def _listed(walks: Sequence[_Walk], size: int, line: int, sets: int) -> list[int
 
 
 def _counted(walks: Sequence[_Walk], size: int, line: int, sets: int) -> list[int]:
-    """The same for nested walks in a time that does not depend on how long they are.
+    """How many lines fall on each set, for nested walks, in a time that does not depend on how long
+    these are.
 
     1. What matters of a point is where it lies in a round of all sets, so that it is enough to
        count the points at each of these places.

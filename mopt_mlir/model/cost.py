@@ -48,7 +48,7 @@ FILLED_FROM = {"L3": "DRAM", "L2": "L3", "L1": "L2"}
 """The resource that is busy while the tiles of a level are filled."""
 
 FILLS = tuple(FILLED_FROM[level] for level in LEVELS)
-"""The same, in the order of LEVELS."""
+"""The resources that are busy while tiles are filled, in the order of LEVELS."""
 
 PARALLEL_START = 5e-6
 """Seconds to hand work to other cores and to wait for the last one; nothing overlaps with it."""

@@ -38,7 +38,8 @@ class Axis:
         return self.touched(tile[self.image], tile[self.filter] if self.filter else 1)
 
     def touched(self, points: int, taps: int) -> int:
-        """The same for `points` image and `taps` filter points (1 where there is no filter)."""
+        """Distinct elements under `points` image and `taps` filter points (1 where there is no
+        filter)."""
         own = min(self.stride, taps)
         return points * own + min(self.dilation, points) * (taps - own)
 

@@ -34,7 +34,7 @@ OVERLAP = 6
 cover the latency do not reach it, those with twice as many feel nothing of it."""
 
 ISSUE_OVERLAP = 12
-"""The same for FMAs and loads, which compete for less."""
+"""The exponent of the norm in which FMAs and loads add up, which compete for less."""
 
 LOAD_OVERHEAD = 1.05
 """How many times as long as its slots say a step takes to load. We take it for prefetches, which
@@ -347,7 +347,7 @@ def store_cycles(machine: Machine, slots: int) -> float:
 
 
 def parted_store_cycles(machine: Machine, slots: int) -> float:
-    """The same where vectors are transposed between the stores."""
+    """Cycles to store vectors in so many slots that are transposed between the stores."""
     return (1.0 if machine.queued_stores is None else PARTED) * store_cycles(machine, slots)
 
 

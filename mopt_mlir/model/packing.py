@@ -23,7 +23,8 @@ ELEMENT_CYCLES = 0.75
 are fitted to sampled plans: where blocks are small, much of it hides behind what is computed.)"""
 
 REST_CYCLES = 0.63
-"""The same for what is left over of a vector, which goes through the transposition alone."""
+"""Cycles to move one weight of what is left over of a vector, which goes through the transposition
+alone."""
 
 PACK_CONFLICT_CYCLES = 2.6
 """More per weight whose row falls on a set of L1 with too many others."""
@@ -126,8 +127,8 @@ def first_block_seconds(problem: Problem, machine: Machine, plan: Plan) -> float
 def seconds_to_wait(
     problem: Problem, rates: Rates, parallel: Mapping[str, int], place: str, cycles: float
 ) -> float:
-    """The same for each weight of the first block, if weights take `cycles` each to be packed at
-    `place`, by cores that are split `parallel`.
+    """Seconds in which a core waits for each weight of the first block, if weights take `cycles`
+    each to be packed at `place`, by cores that are split `parallel`.
 
     There is nothing to compute before a block is packed. Its weights come from memory, and so do
     the lines of its panels, as a store to a line that no cache has reads it first. Later blocks can

@@ -31,8 +31,8 @@ def of_tile(part: MemoryAxis, taps: int) -> Floats:
 
 @lru_cache(maxsize=512)
 def of_tile_or_more(part: MemoryAxis, taps: int) -> Floats:
-    """The same for at least so many filter points: a tile that spans the axis may occupy less than
-    one with fewer, as it runs on into the next row."""
+    """What a tile with at least so many filter points occupies: one that spans the axis may occupy
+    less than one with fewer, as it runs on into the next row."""
     if _is_long(part):
         return _elements(part, taps)
     return np.asarray(np.min([of_tile(part, n) for n in range(taps, part.taps + 1)], axis=0))
@@ -40,7 +40,7 @@ def of_tile_or_more(part: MemoryAxis, taps: int) -> Floats:
 
 @lru_cache(maxsize=512)
 def of_pieces(part: MemoryAxis, most: int) -> Floats:
-    """The same for the whole filter in pieces of at most `most` points, cut in the best way."""
+    """What the whole filter brings in, in pieces of at most `most` points, cut in the best way."""
     if _is_long(part):  # the more points in a piece, the less each of them brings in
         return part.taps / most * _elements(part, most)
     least = [np.zeros(part.points)]

@@ -23,8 +23,8 @@ TABLES = (12, 40)
 those that follow, if all choices agree on the grid of register tiles."""
 
 EXACT = 2000
-"""The same: all dims are exact but huge ones (a dim of a million has so many useful sizes), whose
-tables would take longer than they are worth."""
+"""Dims with at most so many useful sizes are exact in the last attempt: all but huge ones (a dim of
+a million has so many useful sizes), whose tables would take longer than they are worth."""
 
 NODES = 100
 """Branch-and-bound nodes of the first attempt, which mostly ends with far fewer: if not, a better
@@ -96,8 +96,8 @@ class Proof:
         return self._refined(pending, found)
 
     def _refined(self, pending: Sequence[Choice], found: Attempt) -> float:
-        """The same where `found` is not enough: the choice that tempts SCIP most is looked at
-        apart, with all others on its grid, until the rest tempts no more."""
+        """A lower bound of `pending` where `found` is not enough: the choice that tempts SCIP most
+        is looked at apart, with all others on its grid, until the rest tempts no more."""
         lower = inf
         for _ in range(TEMPTATIONS):
             if not self._is_open(found):

@@ -90,7 +90,7 @@ class Choice:
         return self.kernel.extent(dim) * self.grain.get(dim, 1)
 
     def step(self, dim: str) -> int:
-        """The same, or the whole extent if that is less."""
+        """The elements by which tiles of a dim grow, or its whole extent if that is less."""
         return min(self.unit(dim), self.extents[dim])
 
     def ways(self, dim: str) -> int:

@@ -89,7 +89,7 @@ class Traffic(Variables):
         return self.at_least(f"occupied:{name}", *bounds)
 
     def _log_extent(self, level: str, part: MemoryAxis, name: str) -> Expression:
-        """The same for an axis with a halo.
+        """The logarithm of the extent of an axis with a halo, from below.
 
         `slope * points + offset <= extent`, divided by `extent`: so the terms are at most 1, and
         the big-M that frees the constraints of larger filter tiles is small.

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from mopt_mlir.plan import GAP, TIME_LIMIT
 from mopt_mlir.tools.command_line import (
     Parser,
     add_machine_options,
@@ -69,10 +70,13 @@ def _parser() -> Parser:
         help="exact (the default), or algorithm1: that of the paper, as a baseline",
     )
     parser.add_argument(
-        "--time-limit", type=float, metavar="S", help="seconds for an operator (default 5)"
+        "--time-limit",
+        type=float,
+        metavar="S",
+        help=f"seconds for an operator (default {TIME_LIMIT:g})",
     )
     parser.add_argument(
-        "--gap", type=float, help="stop when no plan can be better by more (default 0.005)"
+        "--gap", type=float, help=f"stop when no plan can be better by more (default {GAP})"
     )
     parser.add_argument("--jobs", type=int, metavar="J", help="processes (default one per core)")
     parser.add_argument(
@@ -107,7 +111,6 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def _plan(arguments: argparse.Namespace) -> tuple[Planned, ...]:
     from mopt_mlir.pipeline.source import read
-    from mopt_mlir.plan import GAP, TIME_LIMIT
     from mopt_mlir.planning.operators import is_list
     from mopt_mlir.planning.plan_many import plan_many
 

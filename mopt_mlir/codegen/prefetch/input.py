@@ -216,7 +216,8 @@ def steps_within(cycles: int, kernel: Microkernel) -> int:
 def _part(
     builder: Builder, lines: Sequence[Index], ranges: Mapping[str, Range], later: NextInput
 ) -> list[Index]:
-    """Those of `lines`, evenly spread, that the register tile at the start of `ranges` asks for."""
+    """The part of `lines`, evenly spread, that the register tile at the start of `ranges` asks
+    for."""
     each, part = part_of(builder, len(lines), later, ranges)
     if each == len(lines):
         return list(lines)

@@ -194,8 +194,8 @@ class _Shared:
 
     @property
     def conditions(self) -> list[Condition]:
-        """Those under which the visit asks for a part: the reduction outside of
-        `visits` is at its start, and there are rows left."""
+        """The conditions under which the visit asks for a part: the reduction outside of `visits`
+        is at its start, and there are rows left."""
         visits, problem = self.visits, self.output.problem
         reduced = {dim: self.ranges[dim] for dim in problem.reduction_dims}
         through = {**reduced, visits.dim: visits.through}

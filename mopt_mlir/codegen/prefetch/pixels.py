@@ -150,14 +150,14 @@ class PixelPrefetch:
         return next((way for way in ways if way._has_room(kernel, ranges[dim].size)), None)
 
     def _by_lines(self, channels: Range) -> PixelPrefetch:
-        """The same line by line, if the loop over `channels` begins or ends inside of lines."""
+        """Asking line by line, if the loop over `channels` begins or ends inside of lines."""
         lines = self._lines(channels)
         if lines == max(1, channels.size // _line(self.pixels.tensor)):
             return self
         return replace(self, steps=power_of_two(channels.size // lines), lines=lines)
 
     def _before(self, ranges: Mapping[str, Range], outer: Sequence[str]) -> PixelPrefetch:
-        """The same before the loop over the channels, in the nearest loop of `outer`, if any."""
+        """Asking before the loop over the channels, in the nearest loop of `outer`, if any."""
         loops = [dim for dim in outer if not ranges[dim].is_point]
         lines = self._lines(ranges[self.channels])
         return replace(self, dim=loops[-1] if loops else None, steps=1, lines=lines)
