@@ -20,7 +20,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks.workloads import Workload, random_workloads, table1
+from .workloads import Workload, random_workloads, table1
 
 REPEAT = 30  # timed runs of each layer; the median is reported
 RESNET = ("R2", "R6", "R9", "R12")  # 3x3, stride 1

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
@@ -53,11 +53,14 @@ class Diagnostic:
 Sink = Callable[[Diagnostic], None]
 
 
-def _to_stderr(diagnostic: Diagnostic) -> None:
-    print(diagnostic, file=sys.stderr)
+def to_stderr(message: object) -> None:
+    """Print `message` where somebody reads it; what nobody can be told must not end the run."""
+    if sys.stderr is not None:  # print would take stdout instead
+        with suppress(OSError):
+            print(message, file=sys.stderr, flush=True)
 
 
-_sink: ContextVar[Sink] = ContextVar("diagnostic_sink", default=_to_stderr)
+_sink: ContextVar[Sink] = ContextVar("diagnostic_sink", default=to_stderr)
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from mopt_mlir.bindings import bindings_of
@@ -16,10 +17,23 @@ def inside(root: Any) -> list[Any]:
         found.append(operation)
         return advance
 
-    root.walk(visit)
+    try:
+        root.walk(visit)
+    except RuntimeError as error:  # what the bindings make of Ctrl-C while they call us
+        if "KeyboardInterrupt" in str(error):
+            raise KeyboardInterrupt from None
+        raise
     return found
 
 
 def find(root: Any, *names: str) -> list[Any]:
     """The operations `inside` that are called one of `names`."""
     return [operation for operation in inside(root) if operation.name in names]
+
+
+def defined_by(operation: Any) -> Iterator[Any]:
+    """The results of an operation, and the arguments of its blocks."""
+    yield from operation.results
+    for region in operation.regions:
+        for block in region:
+            yield from block.arguments

@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from os import PathLike, fspath
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from mopt_mlir.diagnostics import UserError
 
@@ -60,6 +63,22 @@ def write_output(path: str | PathLike[str], data: bytes) -> None:
     except OSError as error:
         file = "<stdout>" if name == "-" else name
         raise UserError(f"cannot write it: {error.strerror}", file) from None
+
+
+@contextmanager
+def temporary_file(name: str, data: bytes) -> Iterator[Path]:
+    """A file `name` with `data`, in a directory of its own that is gone after the `with` block.
+
+    Raises UserError if there is no room for it.
+    """
+    with ExitStack() as stack:
+        try:
+            path = Path(stack.enter_context(TemporaryDirectory(prefix="mopt-")), name)
+            path.write_bytes(data)
+        except OSError as error:
+            why = f"cannot write a temporary file: {error.strerror}"
+            raise UserError(f"{why}; set TMPDIR to a directory that has room") from None
+        yield path
 
 
 def _is_device(name: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import operator
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -170,11 +171,14 @@ class ScalarArgument:
         that does not fit."""
         if self._element in ("f32", "f64"):
             try:
-                return self._c_type(value)
+                number = self._c_type(value)
+                if math.isinf(number.value) and not math.isinf(value):
+                    raise OverflowError
             except TypeError:
                 raise TypeError(f"{self._where}: expected a number, got {_kind(value)}") from None
             except OverflowError:
                 raise ValueError(f"{self._where}: it is too large for {self._element}") from None
+            return number
         try:
             number = int(value) if isinstance(value, np.bool_) else operator.index(value)
         except TypeError:

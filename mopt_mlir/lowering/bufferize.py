@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from mopt_mlir.bindings import bindings_of
@@ -16,7 +15,7 @@ from mopt_mlir.func_ops import (
 )
 from mopt_mlir.lowering.results import is_buffer, results_to_parameters
 from mopt_mlir.lowering.upstream import run_upstream
-from mopt_mlir.operations import find, inside
+from mopt_mlir.operations import defined_by, find, inside
 
 _BUFFERIZE = (
     "convert-elementwise-to-linalg",
@@ -51,8 +50,9 @@ def bufferize(module: Any) -> None:
     A tensor parameter becomes a buffer that is only read (unless it says `bufferization.writable`),
     a tensor result of static shape a trailing parameter, marked `mopt.result`, that the result
     is written to. A result of dynamic shape is returned in a new buffer that the caller frees.
-    Raises Failure.
+    Raises Failure, and UserError for operations that are not lowered here.
     """
+    _check_dialects(module)
     if not (_has_tensors(module) or _returns_buffers(module)):
         return
     _inline_returned_buffers(module)
@@ -63,18 +63,21 @@ def bufferize(module: Any) -> None:
     run_upstream(module, *_FREE)
 
 
+def _check_dialects(module: Any) -> None:
+    """Raise UserError where a model has not been turned into linalg yet."""
+    for operation in inside(module):
+        if operation.name.startswith("tosa."):
+            raise UserError(
+                f"'{operation.name}' is not lowered here: turn TOSA into linalg first, with MLIR's "
+                "passes tosa-to-linalg-named, tosa-to-linalg and tosa-to-arith on each func.func",
+                describe(operation.location),
+            )
+
+
 def _has_tensors(module: Any) -> bool:
     ir = bindings_of(module).ir
     tensors = (ir.RankedTensorType, ir.UnrankedTensorType)
-    return any(isinstance(value.type, tensors) for op in inside(module) for value in _values(op))
-
-
-def _values(op: Any) -> Iterator[Any]:
-    yield from op.operands
-    yield from op.results
-    for region in op.regions:
-        for block in region:
-            yield from block.arguments
+    return any(isinstance(value.type, tensors) for op in inside(module) for value in defined_by(op))
 
 
 def _returns_buffers(module: Any) -> bool:

@@ -6,12 +6,11 @@ import os
 import shlex
 import shutil
 import subprocess
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from mopt_mlir.diagnostics import UserError
 from mopt_mlir.lowering.native import NativeModule
 from mopt_mlir.lowering.openmp import find_openmp
+from mopt_mlir.output import temporary_file
 
 _COMPILERS = ("cc", "gcc", "clang")
 
@@ -20,12 +19,12 @@ def link_shared(code: NativeModule) -> bytes:
     """The contents of a shared library with `code`.
 
     Parallel code is linked with the OpenMP runtime of this Python environment, whose directory
-    becomes the library's run path. Raises UserError if there is no C compiler or it fails.
+    becomes the library's run path. Raises UserError if there is no C compiler, if it fails, and
+    where there is no room for temporary files.
     """
     command = [*_compiler(), "-shared"]
-    with TemporaryDirectory(prefix="mopt-") as directory:
-        source, target = Path(directory, "code.o"), Path(directory, "code.so")
-        source.write_bytes(code.object())
+    with temporary_file("code.o", code.object()) as source:
+        target = source.with_name("code.so")
         command += ["-o", str(target), str(source), "-Wl,-z,defs", "-lm"]
         if code.needs_openmp:
             runtime = find_openmp()

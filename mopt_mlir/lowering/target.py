@@ -142,6 +142,8 @@ def vector_features(target: Target) -> frozenset[str]:
     import llvmlite.binding as llvm
 
     names = sorted(f for f in llvm.get_host_cpu_features() if f.startswith(_VECTOR_EXTENSIONS))
+    # of a 32-bit CPU as well, for which LLVM would end the process
+    target = Target(target.cpu, f"{target.features},+64bit")
     functions = (_PROBE.format(i=i, feature=f, target=target) for i, f in enumerate(names))
     machine = target.machine()
     module = llvm.parse_assembly("\n".join(functions), llvm.create_context())

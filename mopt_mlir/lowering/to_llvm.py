@@ -14,7 +14,7 @@ from mopt_mlir.lowering.scratch import reuse_scratch
 from mopt_mlir.lowering.unroll import is_unrolled, unroll_reductions
 from mopt_mlir.lowering.upstream import run_upstream
 from mopt_mlir.lowering.values import hidden, trips
-from mopt_mlir.operations import find, inside
+from mopt_mlir.operations import defined_by, find, inside
 
 _TO_LOOPS = (
     "convert-vector-to-scf{full-unroll=true}",
@@ -64,6 +64,7 @@ def lower_to_llvm(module: Any, threads: int) -> None:
     and UserError where a function has a name that generated code calls.
     """
     check_names(module)
+    _check_layouts(module)
     _check_expansions(module)
     linalg_to_loops(module)
     run_upstream(module, *_TO_LOOPS)
@@ -83,6 +84,23 @@ def lower_to_llvm(module: Any, threads: int) -> None:
     forget_bounds(module)
     keep_marks(module)
     _check_lowered(module)
+
+
+def _check_layouts(module: Any) -> None:
+    """Raise UserError where a memref has a layout that LLVM's descriptors cannot express."""
+    ir = bindings_of(module).ir
+    for operation in inside(module):
+        for value in defined_by(operation):
+            if not isinstance(value.type, ir.MemRefType):
+                continue
+            try:
+                value.type.get_strides_and_offset()
+            except RuntimeError:
+                raise UserError(
+                    f"the layout of '{value.type}' is not strided, and cannot be lowered to LLVM: "
+                    "order its sizes as they lie in memory, or give it a strided layout",
+                    describe(value.location),
+                ) from None
 
 
 def _check_expansions(module: Any) -> None:

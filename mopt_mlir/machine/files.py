@@ -31,7 +31,7 @@ class MachineFile:
 
 
 _LINE = re.compile(
-    r"""\s*(?:\[(?P<table>[^\]]+)\]            # [L1]
+    r"""\s*(?:\[(?P<table>[^\]]+)\]\s*(?:\#.*)?  # [L1]
       | (?P<key>\w+)\s*=\s*("[^"]*"|[^"\#]*) # key = value
         \s*(\#\s*(?P<note>.*))?)""",
     re.VERBOSE,

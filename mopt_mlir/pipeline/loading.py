@@ -47,7 +47,10 @@ def load_module(source: Any) -> Any:
     elif isinstance(source, PathLike) or (isinstance(source, str) and not _is_text(source)):
         text = read(fspath(source))
     elif isinstance(source, str):
-        text = Source("<text>", source.encode())
+        try:
+            text = Source("<text>", source.encode())
+        except UnicodeEncodeError as error:
+            raise UserError(f"the text is not Unicode: {error.reason}", "<text>") from None
     elif isinstance(source, bytes):
         text = Source("<text>", source)
     else:

@@ -7,8 +7,6 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from os import PathLike, fspath
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from mopt_mlir.bindings import bindings_of
@@ -23,6 +21,7 @@ from mopt_mlir.diagnostics import (
     sink,
 )
 from mopt_mlir.operations import inside
+from mopt_mlir.output import temporary_file
 
 SPLIT_MARKER = "// -----"
 """A line of its own between the chunks of a file, as in MLIR's tests."""
@@ -67,8 +66,10 @@ class Source:
 def read(path: str | PathLike[str]) -> Source:
     """The source at `path`, standard input for "-". Raises UserError if it cannot be read."""
     name = fspath(path)
-    if not name:
-        raise UserError("the name of the input file is empty")
+    if not name or "\0" in name:
+        raise UserError(
+            "the name of the input file " + ("has a null in it" if name else "is empty")
+        )
     try:
         if name == "-" and sys.stdin is None:
             raise UserError("standard input is closed", "<stdin>")
@@ -102,9 +103,7 @@ def _parse_bytecode(source: Source, context: Any) -> Any:
     """From a file that is mapped into memory. Elsewhere bytecode begins anywhere, and MLIR refuses
     it, if it has large constants, where it does not begin at a multiple of their alignment."""
     ir = bindings_of(context).ir
-    with TemporaryDirectory() as directory:
-        path = Path(directory, "bytecode")
-        path.write_bytes(_large(source.data))
+    with temporary_file("bytecode", _large(source.data)) as path:
         try:
             with sink(_naming(source.name, str(path))), collected_from(context):
                 return ir.Module.parseFile(str(path), context)

@@ -101,11 +101,11 @@ class PlanCache:
     def get(self, key: str) -> Plan | None:
         """The plan that was stored, or None. Emits a remark if there is an entry, but a bad one."""
         path = self._path(key)
-        if path is None or not path.is_file():  # a pipe would keep us waiting
-            return None
         try:
+            if path is None or not path.is_file():  # a pipe would keep us waiting
+                return None
             data = path.read_bytes()
-        except OSError:
+        except OSError:  # not there, not ours to read, no name that a file can have
             return None
         try:
             return _decode(key, data)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from mopt_mlir.diagnostics import Failure, UserError
+from mopt_mlir.diagnostics import Failure, UserError, to_stderr
 
 if TYPE_CHECKING:
     from mopt_mlir.compiler.options import CompileOptions
@@ -50,10 +51,11 @@ def run_tool(
 
 def exit_code(prog: str, run: Callable[[], int]) -> int:
     """What `run` returns, or 1 after a message on stderr; `prog` is what the tool is called."""
+    _replace_closed_stderr()
     try:
         return run()
     except UserError as error:
-        print(f"{error.location or prog}: error: {error.message}", file=sys.stderr)
+        to_stderr(f"{error.location or prog}: error: {error.message}")
     except Failure:
         pass  # after its diagnostics
     except SystemExit as done:  # --help and --version, after they were printed
@@ -61,6 +63,20 @@ def exit_code(prog: str, run: Callable[[], int]) -> int:
     except KeyboardInterrupt:
         return _INTERRUPTED
     return 1
+
+
+def _replace_closed_stderr() -> None:
+    """Have a stderr that nobody reads where the caller has closed it: neither the libraries that we
+    use expect that, nor processes that we start."""
+    if sys.stderr is not None:
+        return
+    null, number = os.open(os.devnull, os.O_WRONLY), 2
+    if null == number:
+        os.set_inheritable(number, True)
+    else:
+        os.dup2(null, number)
+        os.close(null)
+    sys.stderr = os.fdopen(number, "w")
 
 
 def add_compilation_options(parser: Parser) -> None:

@@ -132,14 +132,14 @@ def _plan(arguments: argparse.Namespace) -> tuple[Planned, ...]:
 
 
 def _clear_cache() -> None:
-    from mopt_mlir.diagnostics import UserError
+    from mopt_mlir.diagnostics import UserError, to_stderr
     from mopt_mlir.planning.plan_cache import PlanCache
 
     try:
         removed = PlanCache().clear()
     except OSError as error:
         raise UserError(f"cannot remove it: {error.strerror}", error.filename or "") from None
-    print(f"mopt-plan: {removed} plan{'s' * (removed != 1)} removed", file=sys.stderr)
+    to_stderr(f"mopt-plan: {removed} plan{'s' * (removed != 1)} removed")
 
 
 @contextmanager

@@ -8,6 +8,14 @@ func.func @device(%i: index) -> index {
 
 // -----
 
+func.func @tosa(%a: tensor<4xf32>) -> tensor<4xf32> {
+  // expected-error @+1 {{'tosa.abs' is not lowered here: turn TOSA into linalg first, with MLIR's passes tosa-to-linalg-named, tosa-to-linalg and tosa-to-arith on each func.func}}
+  %b = tosa.abs %a : (tensor<4xf32>) -> tensor<4xf32>
+  return %b : tensor<4xf32>
+}
+
+// -----
+
 // expected-warning @+1 {{@mask cannot be called from C: it has a parameter or result of type vector<4xi1>}}
 func.func @mask(%mask: vector<4xi1>) {
   return

@@ -262,6 +262,7 @@ def test_scalars():
         ((0, 1.5, 0, 0, out), TypeError, "'n': expected an integer, got float"),
         ((0, 128, 0, 0, out), ValueError, "'n': 128 does not fit i8"),
         ((10**400, 0, 0, 0, out), ValueError, "'x': it is too large for f32"),
+        ((-1e40, 0, 0, 0, out), ValueError, "'x': it is too large for f32"),
     ]:
         with pytest.raises(error, match=message):
             function(*arguments)
@@ -338,6 +339,12 @@ def test_sources_that_are_none(tmp_path):
         mopt_mlir.compile(3)
     with pytest.raises(UserError, match=r"nowhere\.mlir: error: cannot read it: No such file"):
         mopt_mlir.compile(tmp_path / "nowhere.mlir")
+    with pytest.raises(UserError, match="the name of the input file has a null in it"):
+        mopt_mlir.compile("a\0b.mlir")
+    with pytest.raises(
+        UserError, match="<text>: error: the text is not Unicode: surrogates not all"
+    ):
+        mopt_mlir.compile("module {  // \udcff\n}")
     path = tmp_path / "bad.mlir"
     path.write_text("func.func @f() {\n  return 1\n}\n")
     with pytest.raises(UserError, match=r"bad\.mlir:2:\d+: error: expected operation"):

@@ -459,7 +459,7 @@ def test_what_a_cpu_has_is_what_llvm_knows_of_it(cpu, bits, some):
     assert "avx512fp16" not in features
 
 
-@pytest.mark.parametrize("cpu", ["x86-64", "sandybridge", "bdver2"])
+@pytest.mark.parametrize("cpu", ["x86-64", "sandybridge", "bdver2", "pentium"])
 def test_a_cpu_without_fma_is_refused(cpu):
     with pytest.raises(UserError, match=f"CPU '{cpu}' has no AVX2 and FMA, .* haswell or x86-64"):
         of_cpu(cpu)

@@ -13,6 +13,7 @@ from mopt_mlir.machine import Machine, by_name, host, names, report, resolve
 from mopt_mlir.machine import facts as facts_module
 from mopt_mlir.machine.detection import describe_host, machine_of
 from mopt_mlir.machine.facts import AVX2, AVX512, CacheFacts, HostFacts, observe
+from mopt_mlir.machine.files import read
 from mopt_mlir.machine.registry import SHIPPED, describe, shipped
 from mopt_mlir.problem import ElementType
 
@@ -214,6 +215,18 @@ def machine_file(tmp_path: Path) -> Path:
     path = tmp_path / "mine.toml"
     path.write_text((SHIPPED / "haswell.toml").read_text())
     return path
+
+
+def test_notes_belong_to_the_table_they_stand_in(machine_file: Path) -> None:
+    text = machine_file.read_text()
+    sizes = [line for line in text.splitlines() if line.startswith("size = ")]
+    text = text.replace("[L2]", "[L2]  # the second level").replace(
+        sizes[1], "size = 262144  # two"
+    )
+    machine_file.write_text(text)
+    notes = read(machine_file).notes
+    assert notes["L2.size"] == "two"
+    assert notes["L1.size"] == shipped("haswell").notes["L1.size"]
 
 
 def test_file_is_read_by_its_path(machine_file: Path) -> None:

@@ -7,10 +7,13 @@ import signal
 import subprocess
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 
+from mopt_mlir.operations import inside
+from mopt_mlir.pipeline.loading import load_module
 from mopt_mlir.pipeline.pass_base import Pass, option
 from mopt_mlir.pipeline.pass_registry import REGISTRY
 from mopt_mlir.tools.mopt_opt import main
@@ -95,6 +98,23 @@ def test_bytecode_with_aligned_constants_is_read(run, tmp_path):
     assert code == 1
     assert all(line.startswith("<stdin>: ") for line in errors.splitlines())
     assert "  " not in errors
+
+
+def test_a_temporary_file_without_room_is_said(run, tmp_path, monkeypatch):
+    assert run("good.mlir", "--emit-bytecode", "-o", "good.mlirbc") == (0, "", "")
+    write = Path.write_bytes
+
+    def full(path, data):
+        if path.parent.name.startswith("mopt-"):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(path, data)
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    message = (
+        "mopt-opt: error: cannot write a temporary file: No space left on device; "
+        "set TMPDIR to a directory that has room\n"
+    )
+    assert run("good.mlirbc") == (1, "", message)
 
 
 def test_bytecode_is_read_from_files_and_standard_input(run, tmp_path):
@@ -221,6 +241,23 @@ def test_the_ir_is_verified_after_each_pass_of_ours(run):
     code, out, _ = run("good.mlir", "--test-crash=invalid", "--verify-each=0")
     assert code == 0
     assert '"func.func"() ' in out
+
+
+def test_an_interrupt_while_operations_are_collected_is_one():
+    """MLIR's bindings make a RuntimeError of it."""
+    module = load_module("func.func @f() { return }")
+
+    def interrupt(frame, event, _):
+        if frame.f_code.co_name == "visit":
+            sys.settrace(None)
+            raise KeyboardInterrupt
+
+    sys.settrace(interrupt)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            inside(module)
+    finally:
+        sys.settrace(None)
 
 
 def test_an_interrupted_pass_ends_the_run(run):

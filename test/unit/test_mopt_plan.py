@@ -81,6 +81,19 @@ def test_brackets_and_colons_in_names_are_no_markup(run: Run, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("jobs", ["1", "2"])
+@pytest.mark.parametrize("where", ["2>&-", "2>/dev/full"])
+def test_nobody_need_read_what_is_said(run: Run, jobs: str, where: str) -> None:
+    """A plan cache that cannot be used is worth a remark, which is nowhere to be seen then."""
+    program = "import sys; from mopt_mlir.tools.mopt_plan import main; sys.exit(main())"
+    command = [sys.executable, "-c", program, "list.json", "--machine", "znver5", "--format=json"]
+    Path("file").touch()
+    shell = ["sh", "-c", f'MOPT_CACHE_DIR="$PWD/file" "$@" {where}', "sh"]
+    done = subprocess.run([*shell, *command, "--jobs", jobs], capture_output=True, text=True)
+    assert done.returncode == 0
+    json.loads(done.stdout)  # and nothing else
+
+
+@pytest.mark.parametrize("jobs", ["1", "2"])
 @pytest.mark.parametrize("format_", ["text", "json"])
 @pytest.mark.parametrize(
     ("output", "message"),

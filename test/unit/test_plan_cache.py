@@ -133,7 +133,7 @@ def test_the_version_covers_every_module_that_solving_loads() -> None:
     loaded = {path.relative_to(root) for path in map(Path, printed.split()) if path.match("*.py")}
     covered = {path.relative_to(root) for glob in module._SOURCES for path in root.glob(glob)}
     # what a machine is made from shows in its figures, and messages are no part of a plan
-    beside = {"bindings.py", "diagnostics.py"}
+    beside = {"bindings.py", "cache_directory.py", "diagnostics.py", "output.py"}
     uncovered = {path for path in loaded - covered if path.parent.name != "machine"}
     assert {str(path) for path in uncovered} <= beside
     assert Path("solver/certified.py") in covered & loaded
@@ -199,6 +199,21 @@ def test_a_pipe_in_place_of_an_entry_keeps_nobody_waiting(cache: PlanCache, plan
     assert cache.get(KEY) is None
     cache.put(KEY, plan)
     assert cache.get(KEY) == plan
+
+
+@pytest.mark.parametrize(
+    "error", [PermissionError(errno.EACCES, ""), OSError(errno.ENAMETOOLONG, "")]
+)
+def test_a_directory_that_cannot_be_searched_has_no_entries(
+    cache: PlanCache, plan: Plan, error: OSError, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache.put(KEY, plan)
+
+    def stat(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(Path, "stat", stat)
+    assert cache.get(KEY) is None
 
 
 def test_every_single_damaged_byte_is_noticed(
