@@ -94,7 +94,7 @@ def _add_suite(commands: Any) -> None:
     )
     suite.add_argument(
         "--configurations",
-        type=_names,
+        type=names,
         default=[],
         metavar="NAMES",
         help="of these, only, as in a-cold-1,c-warm-2,a-cold-1-avx2: class, caches, cores",
@@ -112,7 +112,7 @@ def _add_scale(commands: Any) -> None:
     )
     scale.add_argument("--json", type=Path, required=True, metavar="OUT", help="file of results")
     scale.add_argument(
-        "--only", type=_names, default=list(OPERATORS), metavar="NAMES", help="of Table 1"
+        "--only", type=names, default=list(OPERATORS), metavar="NAMES", help="of Table 1"
     )
     scale.add_argument(
         "--counts", type=_numbers, default=list(COUNTS), help="of operators to plan, as in 1,10"
@@ -152,7 +152,7 @@ def _add_measuring(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="a JSON file of the form of Table 1, or table1 (default)",
     )
-    parser.add_argument("--only", type=_names, default=[], metavar="NAMES", help="of these, only")
+    parser.add_argument("--only", type=names, default=[], metavar="NAMES", help="of these, only")
     default = [name for name, entry in REGISTRY.items() if entry.default]
     parser.add_argument(
         "--peers",
@@ -179,22 +179,26 @@ def _add_python(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _names(text: str) -> list[str]:
-    return [name for name in text.split(",") if name]
+def names(text: str) -> list[str]:
+    """The type of an option that takes names, as in R2,R6."""
+    found = [name for name in text.split(",") if name]
+    if not found:
+        raise argparse.ArgumentTypeError("there is no name in it")
+    return found
 
 
 def _numbers(text: str) -> list[int]:
-    numbers = [int(number) for number in text.split(",")]
-    if min(numbers) < 1:
-        raise ValueError(text)
-    return numbers
+    parts = text.split(",")
+    if not all(part.isdecimal() and int(part) for part in parts):
+        raise argparse.ArgumentTypeError(f"'{text}' is not positive numbers, as in 1,10")
+    return list(map(int, parts))
 
 
 def _peer_names(text: str) -> list[str]:
     """In the order of the registry, ours always among them."""
-    names = [] if text == "none" else _names(text)
-    for name in names:
+    given = [] if text == "none" else names(text)
+    for name in given:
         if name not in REGISTRY:
             known = ", ".join(REGISTRY)
             raise argparse.ArgumentTypeError(f"unknown peer '{name}'; known: {known}")
-    return [name for name in REGISTRY if name == OURS or name in names]
+    return [name for name in REGISTRY if name == OURS or name in given]

@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from mopt_mlir.diagnostics import UserError
+from mopt_mlir.normal_form import normalise
 from mopt_mlir.planning import operators
+from mopt_mlir.problem import ElementType, Problem, conv2d
 
 from .workloads import LAYOUTS, TABLE1, Workload
 
@@ -50,6 +52,21 @@ def _workload(row: dict[str, Any]) -> Workload:
 def _pair(value: int | list[int]) -> tuple[int, int]:
     rows, columns = value if isinstance(value, list) else (value, value)
     return rows, columns
+
+
+def problem_of(workload: Workload) -> Problem:
+    """What the planner sees of a workload."""
+    layout, _, weights = workload.layout.partition("_")
+    sizes = {name: getattr(workload, name) for name in "nkhwcrs"}
+    problem = conv2d(
+        **sizes,
+        stride=workload.strides,
+        dilation=workload.dilations,
+        layout=layout,
+        weights=weights,
+        element=ElementType(workload.element),
+    )
+    return normalise(problem)[0]
 
 
 def _check_names(names: Sequence[str]) -> None:

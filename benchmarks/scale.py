@@ -19,6 +19,7 @@ from mopt_mlir.output import check_output
 from . import environment
 from .bandwidth import DRAM
 from .crew import Crew, Progress
+from .operators import problem_of
 from .peers import OURS
 from .protocol import Configuration, Protocol
 from .results import check_continues
@@ -189,18 +190,9 @@ def larger_machine(machine: Machine, cores: int) -> Machine:
 
 def predicted_seconds(operator: Workload, machine: Machine, cores: int) -> float:
     """What the model expects of its best plan, with constant weights."""
-    from mopt_mlir import conv2d, solve
-    from mopt_mlir.normal_form import normalise
+    from mopt_mlir import solve
 
-    layout, _, weights = operator.layout.partition("_")
-    problem = conv2d(
-        **{dim: getattr(operator, dim) for dim in "nkhwcrs"},
-        stride=operator.strides,
-        dilation=operator.dilations,
-        layout=layout,
-        weights=weights,
-    )
-    plan = solve(normalise(problem)[0], machine, cores, constant_weights=True)
+    plan = solve(problem_of(operator), machine, cores, constant_weights=True)
     prediction = plan.prediction
     assert prediction is not None
     return prediction.cost

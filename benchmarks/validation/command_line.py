@@ -9,6 +9,7 @@ from typing import Any
 
 from mopt_mlir.tools.command_line import Parser, run_tool
 
+from ..command_line import names
 from ..protocol import ISAS
 from ..workloads import LAYOUTS
 from .places import DIRECTORY, HELDOUT, TESTSET
@@ -55,7 +56,7 @@ def _add_measure(commands: Any) -> None:
         help=f"table1 (default), {TESTSET} (others, to test the model with), {HELDOUT} (others "
         "again, for the last test), or a JSON file of the form of Table 1",
     )
-    measure.add_argument("--only", type=_names, default=[], metavar="NAMES", help="of these, only")
+    measure.add_argument("--only", type=names, default=[], metavar="NAMES", help="of these, only")
     measure.add_argument(
         "--layout",
         choices=LAYOUTS,
@@ -172,7 +173,3 @@ def _natural(text: str) -> int:
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"{text} is not a whole number from 0 on")
     return int(text)
-
-
-def _names(text: str) -> list[str]:
-    return [name for name in text.split(",") if name]

@@ -13,12 +13,11 @@ from mopt_mlir.planning.operators import TABLE1
 
 from .. import environment
 from ..commands import console, progress_bar
-from ..operators import read_operators, version
+from ..operators import problem_of, read_operators, version
 from ..workloads import LAYOUTS, Workload
 from .measure import Request as Measuring
 from .measure import measure as measure_plans
 from .places import DIRECTORY, LISTS
-from .planned import problem_of
 from .records import COMPRESSED, OF_VOLUMES
 from .simulations import Request as Simulating
 from .simulations import simulate_plans

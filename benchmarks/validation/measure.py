@@ -26,11 +26,12 @@ from mopt_mlir.problem import Problem
 
 from .. import environment
 from ..crew import Progress
+from ..operators import problem_of
 from ..protocol import Configuration, Protocol
 from ..runner import BUSY, fma_peak, sizes_of
 from ..workers import WorkerError
 from ..workloads import Workload
-from .planned import machine_for, problem_of
+from .planned import machine_for
 from .process import Pair, PlanProcess
 from .records import (
     FORMAT,

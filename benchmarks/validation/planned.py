@@ -12,25 +12,6 @@ if TYPE_CHECKING:
     from mopt_mlir.compiler.options import CompileOptions
     from mopt_mlir.machine import Machine
     from mopt_mlir.plan import Plan
-    from mopt_mlir.problem import Problem
-
-
-def problem_of(workload: Workload) -> Problem:
-    """What the planner sees of a workload."""
-    from mopt_mlir.normal_form import normalise
-    from mopt_mlir.problem import ElementType, conv2d
-
-    layout, _, weights = workload.layout.partition("_")
-    sizes = {name: getattr(workload, name) for name in "nkhwcrs"}
-    problem = conv2d(
-        **sizes,
-        stride=workload.strides,
-        dilation=workload.dilations,
-        layout=layout,
-        weights=weights,
-        element=ElementType(workload.element),
-    )
-    return normalise(problem)[0]
 
 
 def machine_for(isa: str) -> Machine:

@@ -15,10 +15,10 @@ from mopt_mlir.problem import Problem
 
 from .. import environment
 from ..crew import Progress
+from ..operators import problem_of
 from ..workloads import Workload
 from . import crosscheck
 from .expected import Expected
-from .planned import problem_of
 from .records import (
     FORMAT,
     MEASUREMENTS,

@@ -14,11 +14,11 @@ from mopt_mlir.machine import Cache, Machine, by_name, names
 from mopt_mlir.model.cost import predict
 from mopt_mlir.problem import Problem
 
+from ..operators import problem_of
 from ..workloads import Workload
 from . import statistics
 from .expected import Expected
 from .judgement import Flow, Point, Trial, Verdict
-from .planned import problem_of
 from .records import (
     COMPRESSED,
     OF_VOLUMES,

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..operators import problem_of
 from ..workloads import Workload
-from .planned import module_with, options_for, problem_of
+from .planned import module_with, options_for
 from .simulator import READ, WRITTEN, Counts, Layout, Level, Simulation
 from .trace import allocations, traced
 
@@ -138,9 +139,7 @@ def _panel_elements(workload: Workload, plan: Plan) -> int:
     from mopt_mlir.codegen.packing import panel_shape
 
     problem = problem_of(workload)
-    tiles = {level.name: level.tile for level in plan.levels}
-    tile = tiles.get(plan.packing, problem.extents)
-    return prod(panel_shape(problem, plan.microkernel, tile))
+    return prod(panel_shape(problem, plan.microkernel, plan.packed_block(problem)))
 
 
 def _is_rounded(size: int, wanted: int) -> bool:

@@ -18,7 +18,7 @@ from mopt_mlir.machine import Machine, resolve
 from mopt_mlir.pipeline.loading import errors_raised, keep_only, load_module
 from mopt_mlir.plan import Plan
 from mopt_mlir.planning import solving
-from mopt_mlir.planning.operators import is_list, operators_of, read_list
+from mopt_mlir.planning.operators import OF_LISTS_ONLY, is_list, operators_of, read_list
 from mopt_mlir.planning.plan_attribute import NAME
 from mopt_mlir.planning.plan_cache import PlanCache
 from mopt_mlir.planning.planner import Planner
@@ -66,6 +66,8 @@ def explain_source(
             return _of_list(source, operator, machine, threads, constant_weights, plan_cache)
         if operator is not None:
             raise UserError(f"'{operator}' is looked for in lists; use --entry for a function")
+        if constant_weights:
+            raise UserError(OF_LISTS_ONLY)
         return _of_module(load_module(source), entry, machine, threads, plan_cache)
 
 
@@ -130,7 +132,8 @@ def _of_module(
         places.append(describe(operation.location))
     if not groups:
         where = f"function '{entry}'" if entry else "the module"
-        raise UserError(f"there is no convolution to explain in {where}")
+        location = describe(module.location)
+        raise UserError(f"there is no convolution to explain in {where}", location)
     return tuple(_explain(*group) for group in groups.values())
 
 

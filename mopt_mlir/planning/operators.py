@@ -28,6 +28,9 @@ TABLE1 = "table1"
 """The name of the list that comes with this package: the convolutions of Yolo-9000, ResNet-18 and
 MobileNet that Table 1 of the paper measures."""
 
+OF_LISTS_ONLY = "constant weights are asked for of lists; a module says itself which are constants"
+"""The refusal of an option that would change nothing."""
+
 _LISTS: Mapping[str, Path] = {TABLE1: Path(__file__).with_name("table1.json")}
 
 _SIZES = ("k", "h", "w", "c", "r", "s")

@@ -12,7 +12,7 @@ from mopt_mlir.diagnostics import Failure, UserError, describe, emit
 from mopt_mlir.machine import Machine, resolve
 from mopt_mlir.pipeline.loading import errors_raised, load_module
 from mopt_mlir.plan import GAP, TIME_LIMIT
-from mopt_mlir.planning.operators import Operator, is_list, operators_of, read_list
+from mopt_mlir.planning.operators import OF_LISTS_ONLY, Operator, is_list, operators_of, read_list
 from mopt_mlir.planning.plan_cache import PlanCache, version
 from mopt_mlir.planning.solving import (
     Request,
@@ -100,6 +100,8 @@ def plan_many(
             where = fspath(source)
             chosen, operators = resolve(machine), read_list(source, constant_weights)
         else:
+            if constant_weights:
+                raise UserError(OF_LISTS_ONLY)
             module = load_module(source)
             where = describe(module.location)
             chosen, operators = resolve(machine, module), operators_of(module)

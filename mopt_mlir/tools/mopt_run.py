@@ -50,10 +50,15 @@ def _run(arguments: argparse.Namespace) -> int:
     from mopt_mlir.measuring.running import RunOptions, run_entry
     from mopt_mlir.output import write_output
     from mopt_mlir.pipeline.source import read
+    from mopt_mlir.reference import NotInReferenceError
 
     options = compile_options(arguments)
     run = RunOptions(arguments.seed, arguments.repeat, arguments.cold, arguments.check)
-    measured = run_entry(read(arguments.input), arguments.entry, run, options)
+    source = read(arguments.input)
+    try:
+        measured = run_entry(source, arguments.entry, run, options)
+    except NotInReferenceError as unknown:
+        raise UserError(f"{unknown.message}; leave out --check", unknown.location) from None
     report = (
         _text(measured) if arguments.format == "text" else json.dumps(_data(measured), indent=2)
     )

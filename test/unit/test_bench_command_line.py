@@ -83,6 +83,8 @@ def test_the_suite_has_every_configuration_once():
     [
         ([], "the following arguments are required: command; see mopt-bench --help"),
         (["run"], "the following arguments are required: --json; see mopt-bench run --help"),
+        (["run", "--json", "o", "--only", ","], "argument --only: there is no name in it; see"),
+        (["scale", "--counts", "1,0"], "argument --counts: '1,0' is not positive numbers, as in"),
         (["run", "--json", "o", "--peers", "mkl"], "unknown peer 'mkl'; known: mopt, mopt-5, "),
         (["run", "--json", "o", "--protocol", "d"], "argument --protocol: invalid choice: 'd'"),
         (["run", "--json", "o", "--cold", "--warm"], "not allowed with argument"),
@@ -92,7 +94,7 @@ def test_the_suite_has_every_configuration_once():
         (["run", "--json", "o", "--operators", "x.json"], "x.json: error: cannot read it: No such"),
         (["run", "--json", "o", "--only", "R99"], "table1: error: no operator 'R99'; did you mean"),
         (["suite", "--configurations", "d-hot-1"], "no configuration 'd-hot-1'; known: a-cold-1, "),
-        (["scale", "--json", "o", "--counts", "0"], "argument --counts: invalid"),
+        (["scale", "--json", "o", "--counts", "0"], "argument --counts: '0' is not positive"),
         (["scale", "--json", "o", "--counts", "9999"], "9999 distinct operators: there are 4800"),
         (["run", "--json", "o", "--python", "/nowhere"], "cannot start /nowhere: No such file"),
     ],

@@ -172,6 +172,7 @@ def test_a_progress_bar_only_on_a_terminal(
         (["conv.mlir", "--machine", "pdp11"], "mopt-plan: error: unknown machine 'pdp11'"),
         (["conv.mlir", "--threads", "0"], "mopt-plan: error: threads=0: at least one"),
         (["conv.mlir", "--solver", "x"], "mopt-plan: error: solver=x: not one of exact,"),
+        (["conv.mlir", "--constant-weights"], "error: constant weights are asked for of lists; a"),
         (["conv.mlir", "--gap", "0"], "mopt-plan: error: gap=0.0: not between 0 and 1"),
         (["conv.mlir", "--gap", "x"], "argument --gap: invalid float value: 'x'"),
         (["conv.mlir", "--time-limit", "-1"], "mopt-plan: error: time-limit=-1.0: not a"),

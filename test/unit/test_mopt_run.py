@@ -347,6 +347,7 @@ def test_standard_input(run, monkeypatch):
             ["branch.mlir", "--check"],
             "branch.mlir:2:1: error: the reference does not know what function",
         ),
+        (["branch.mlir", "--check"], "; leave out --check"),
     ],
 )
 def test_refusals(run, argv, message):

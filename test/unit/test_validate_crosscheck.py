@@ -2,8 +2,9 @@
 
 import pytest
 
+from benchmarks.operators import problem_of
 from benchmarks.validation import crosscheck
-from benchmarks.validation.planned import machine_for, problem_of
+from benchmarks.validation.planned import machine_for
 from benchmarks.validation.sample import sample_plans
 from benchmarks.validation.volumes import simulate
 from benchmarks.workloads import Workload

@@ -5,6 +5,7 @@ from dataclasses import asdict, replace
 import pytest
 
 from benchmarks.comparison import Comparison
+from benchmarks.operators import problem_of
 from benchmarks.results import Record, Results
 from benchmarks.validation import (
     criteria,
@@ -20,7 +21,6 @@ from benchmarks.validation import (
 )
 from benchmarks.validation.command_line import main
 from benchmarks.validation.measure import PROTOCOL
-from benchmarks.validation.planned import problem_of
 from benchmarks.validation.records import (
     FORMAT,
     MEASUREMENTS,

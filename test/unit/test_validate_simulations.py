@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import pytest
 
 from benchmarks.crew import Progress
+from benchmarks.operators import problem_of
 from benchmarks.validation import crosscheck, simulations
-from benchmarks.validation.planned import problem_of
 from benchmarks.validation.records import (
     FORMAT,
     MEASUREMENTS,

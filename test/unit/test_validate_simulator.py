@@ -9,8 +9,8 @@ from statistics import median
 import numpy as np
 import pytest
 
+from benchmarks.operators import problem_of
 from benchmarks.validation import trace, volumes
-from benchmarks.validation.planned import problem_of
 from benchmarks.validation.sample import sample_plans
 from benchmarks.validation.simulator import READ, WRITTEN, Layout, Level, Simulation
 from benchmarks.validation.volumes import ASSOCIATIVE, FULL, GivenUpError, simulate
