@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -13,7 +13,12 @@ from mopt_mlir.bindings import bindings_of
 from mopt_mlir.machine import by_name
 from mopt_mlir.microkernel import Microkernel
 from mopt_mlir.model.microkernel import tile_kinds
-from mopt_mlir.model.packing import ELEMENT_CYCLES, PACK_CYCLES, pack_cycles
+from mopt_mlir.model.packing import (
+    ELEMENT_CYCLES,
+    PACK_CYCLES,
+    PACK_ROW_CYCLES,
+    pack_cycles,
+)
 from mopt_mlir.pipeline.loading import load_module, run_passes
 from mopt_mlir.plan import Plan
 from mopt_mlir.planning import plan_attribute
@@ -82,31 +87,40 @@ def test_rows_with_gaps_between_them_are_stored_apart() -> None:
     assert finish[1] - finish[0] == 10  # a second store for each channel
 
 
+CHANNELS = Microkernel("k", 16, {"k": 32}, REDUCTION)
+PIXELS = Microkernel("w", 16, {"w": 16, "k": 16}, REDUCTION)
+PIXELS_LAST = replace(CHANNELS, reduction=("r", "s", "c"))
+PACKED = Workload("packed", k=64, h=2, w=16, c=4, r=3, s=3)
+PACKED_NHWC = replace(PACKED, layout="nhwc_hwcf")
+
+
 @pytest.mark.parametrize(
-    ("layout", "kernel", "block", "way"),
+    ("workload", "kernel", "stores", "cycles"),
     [
-        ("nchw_fchw", Microkernel("k", 16, {"k": 32}, REDUCTION), {}, "transposed"),
-        ("nchw_fchw", Microkernel("k", 16, {"k": 32}, REDUCTION), {"c": 2}, "transposed"),
-        ("nchw_fchw", Microkernel("k", 16, {"k": 32}, REDUCTION), {"s": 2}, "elements"),
-        ("nchw_fchw", Microkernel("k", 16, {"k": 32}, ("r", "s", "c")), {}, "elements"),
-        ("nchw_fchw", Microkernel("w", 16, {"w": 16, "k": 16}, REDUCTION), {}, "elements"),
-        ("nhwc_hwcf", Microkernel("k", 16, {"k": 32}, ("r", "s", "c")), {}, "vectors"),
-        ("nhwc_hwcf", Microkernel("k", 16, {"k": 32}, ("r", "s", "c")), {"s": 2}, "vectors"),
+        # 36 points by two vectors: two squares and a rest of four points
+        (PACKED, CHANNELS, {"vector_store": 2 * (16 + 4)}, PACK_CYCLES["L2"]),
+        (PACKED, PIXELS_LAST, {"store": 32}, ELEMENT_CYCLES),  # another order than they lie in
+        (PACKED, PIXELS, {"store": 16}, ELEMENT_CYCLES),  # channels, which no vector runs along
+        (PACKED_NHWC, PIXELS_LAST, {"vector_store": 2}, PACK_ROW_CYCLES / 32),
     ],
 )
 def test_weights_are_packed_as_the_model_says(
-    layout: str, kernel: Microkernel, block: dict[str, int], way: str
+    workload: Workload, kernel: Microkernel, stores: dict[str, int], cycles: float
 ) -> None:
-    workload = Workload("packed", k=64, h=2, w=16, c=4, r=3, s=3, layout=layout)
     problem, text = tiled(workload, kernel)
-    assert packing(problem, kernel, {**problem.extents, **block}) == way
-    price: Any = {"transposed": PACK_CYCLES["L2"], "vectors": 10 / 32, "elements": ELEMENT_CYCLES}
-    if block:
-        return  # whose nest would need a plan of more levels
-    assert pack_cycles(problem, kernel, "L2") == price[way]
-    lines = [line for line in text.splitlines() if re.search(r"store .*%(panels|packed)\[", line)]
-    assert all(("vector_store" in line) == (way != "elements") for line in lines)
-    assert any("%packed" in line for line in lines) == (way == "transposed")
+    found = re.findall(r"affine\.(\w*store) [^,]*, %(?:panels|packed)\w*\[", text)
+    assert Counter(found) == stores
+    assert pack_cycles(problem, kernel, "L2") == cycles
+
+
+@pytest.mark.parametrize(
+    ("block", "way"),
+    [({}, "transposed"), ({"c": 2}, "transposed"), ({"s": 2}, "elements"), ({"r": 1}, "elements")],
+)
+def test_blocks_that_cut_rows_are_packed_one_by_one(block: dict[str, int], way: str) -> None:
+    """All dims of the reduction but the outermost have to be whole for a transposition."""
+    problem = conv2d(k=64, h=2, w=16, c=4, r=3, s=3)
+    assert packing(problem, CHANNELS, {**problem.extents, **block}) == way
 
 
 def test_panels_of_other_widths_than_vectors_are_filled_one_by_one() -> None:
