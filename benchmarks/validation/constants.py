@@ -7,10 +7,10 @@ from mopt_mlir.codegen.prefetch import input as prefetch_input
 from mopt_mlir.codegen.prefetch import output as prefetch_output
 from mopt_mlir.codegen.prefetch import pixels as prefetch_pixels
 from mopt_mlir.codegen.prefetch import weights as prefetch_weights
-from mopt_mlir.estimate import branches, residency, visits
-from mopt_mlir.estimate.times import EXPOSED
+from mopt_mlir.estimate import branches, residency, times, visits
 from mopt_mlir.machine import by_name
 from mopt_mlir.model import cost, microkernel, packing, rates
+from mopt_mlir.solver import incumbent
 from mopt_mlir.vector_access import SHARED_SETS_BYTES
 
 from .tables import Rows
@@ -30,7 +30,7 @@ def constant_rows() -> Rows:
     return [
         [
             "part of a resource's time on top of the slowest one's",
-            ", ".join(f"{part:.0%} of {name}" for name, part in EXPOSED.items()),
+            ", ".join(f"{part:.0%} of {name}" for name, part in times.EXPOSED.items()),
             _FITTED,
         ],
         [
@@ -244,6 +244,17 @@ def constant_rows() -> Rows:
             "starting a visit, in the objective",
             f"{microkernel.CALL_CYCLES:g} cycles",
             "reductions in 1 to 32 pieces, and own plans of all three sets in two layouts, Zen 4",
+        ],
+        [
+            "how much better a plan has to be that was found from small tiles",
+            f"{incumbent.SMALL_TILES_GAIN:.1%}",
+            "seven own plans of AVX2 code, Zen 4",
+        ],
+        [
+            "what keeps a core busy for a part of each miss, twice as long with operations of two "
+            "slots",
+            ", ".join(times.BRIDGED),
+            "sampled plans of Table 1 and of the held-out set, AVX-512 code, Zen 4",
         ],
         [
             "a step of a microkernel, handing work to other cores",

@@ -1,13 +1,19 @@
 """What the report makes of measurements and volumes that are made up."""
 
+import ast
+import re
 from dataclasses import asdict, replace
+from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
+import mopt_mlir
 from benchmarks.comparison import Comparison
 from benchmarks.operators import problem_of
 from benchmarks.results import Record, Results
 from benchmarks.validation import (
+    constants,
     criteria,
     document,
     faults,
@@ -613,3 +619,29 @@ def test_ours_are_compared_with_the_best_other_whose_result_is_right():
     assert (other["best other"], other["ours / best other"]) == ("PyTorch", "0.50")
     assert one["mopt-mlir"] == "200.0 +- 2.0"
     assert (ours["PyTorch"], ours["ours / best other"]) == ("0.50", "1.00")
+
+
+LEARNT = re.compile(r"[Mm]easured|[Ff]itted|own plans|[Ss]ampled plans")
+MEASURED_APART = {
+    "CONFLICT_CYCLES",  # microkernels by themselves
+    "EACH_UP_TO",  # how calibration measures
+    "FORMAT",
+    "GAP",
+    "OUTPUT_KEPT",  # one of `lookahead.OUTPUT`, which is listed
+    "WARM_UP",
+}
+
+
+def test_every_constant_that_was_learnt_is_listed() -> None:
+    """Those whose docstrings say what they were measured with, or fitted to."""
+    root = Path(str(mopt_mlir.__file__)).parent
+    listed = Path(str(constants.__file__)).read_text()
+    for path in root.rglob("*.py"):
+        body = ast.parse(path.read_text()).body
+        for statement, text in pairwise(body):
+            if not isinstance(text, ast.Expr):
+                continue
+            names = {node.id for node in ast.walk(statement) if isinstance(node, ast.Name)}
+            described = isinstance(text.value, ast.Constant) and str(text.value.value)
+            if described and LEARNT.search(described) and names.isdisjoint(MEASURED_APART):
+                assert any(name in listed for name in names), f"{path.name}: {names}"
