@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
-from difflib import get_close_matches
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from mopt_mlir.diagnostics import UserError
 from mopt_mlir.normal_form import normalise
 from mopt_mlir.planning import operators
 from mopt_mlir.problem import ElementType, Problem, conv2d
+from mopt_mlir.suggestions import instead_of
 
 from .workloads import LAYOUTS, TABLE1, Workload
 
@@ -80,7 +80,5 @@ def _selected(workloads: list[Workload], only: Sequence[str]) -> list[Workload]:
     names = [workload.name for workload in workloads]
     for name in only:
         if name not in names:
-            near = get_close_matches(name, names, 1)
-            hint = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(names)}"
-            raise ValueError(f"no operator '{name}'; {hint}")
+            raise ValueError(f"no operator '{name}'; {instead_of(name, names)}")
     return [workload for workload in workloads if not only or workload.name in only]

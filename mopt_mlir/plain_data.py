@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any, TypeVar
+
+from mopt_mlir.suggestions import instead_of
 
 T = TypeVar("T")
 
@@ -38,8 +39,7 @@ class Record:
             raise DataError(f"{where} is not a dictionary")
         for name in data:
             if name not in known:
-                close = get_close_matches(str(name), known, 1)
-                hint = f"did you mean '{close[0]}'?" if close else f"known: {', '.join(known)}"
+                hint = instead_of(str(name), known)
                 raise DataError(f"{what} has no field '{path}{name}'; {hint}")
         return Record(data, what, path)
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from mopt_mlir.diagnostics import UserError
+from mopt_mlir.suggestions import instead_of
 
 if TYPE_CHECKING:
     from mopt_mlir.compiler.lowered import LoweredModule
@@ -71,8 +71,5 @@ def load(lowered: LoweredModule, target: Target) -> Executable:
 
 
 def _unknown(name: str, known: tuple[str, ...]) -> str:
-    close = get_close_matches(name, known, 1)
-    hint = f"did you mean '{close[0]}'?" if close else f"known: {', '.join(known)}"
-    if not known:
-        hint = "the module has none whose arguments could be given from outside"
-    return f"no function '{name}'; {hint}"
+    none = "the module has none whose arguments could be given from outside"
+    return f"no function '{name}'; {instead_of(name, known) if known else none}"

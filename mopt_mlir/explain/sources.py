@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from os import PathLike
 from typing import Any
 
@@ -23,6 +22,7 @@ from mopt_mlir.planning.plan_attribute import NAME
 from mopt_mlir.planning.plan_cache import PlanCache
 from mopt_mlir.planning.planner import Planner
 from mopt_mlir.problem import NoPlanError, Problem
+from mopt_mlir.suggestions import instead_of
 
 ANY = "auto"
 """The machine that a plan was made for, or where there is no plan yet, this host."""
@@ -164,9 +164,7 @@ def _known(name: str, known: Iterable[str], what: str) -> str:
     names = list(known)
     if name in names:
         return name
-    near = get_close_matches(name, names, n=1)
-    hint = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(names) or 'none'}"
-    raise UserError(f"no {what} '{name}'; {hint}")
+    raise UserError(f"no {what} '{name}'; {instead_of(name, names)}")
 
 
 # ---- both ----------------------------------------------------------------------------------------

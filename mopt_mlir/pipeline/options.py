@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import MISSING, Field, dataclass, field, fields
-from difflib import get_close_matches
 from typing import Any, TypeVar
 
 from mopt_mlir.diagnostics import UserError
+from mopt_mlir.suggestions import instead_of
 
 Value = str | int | float | bool
 
@@ -153,7 +153,4 @@ def _option(item: Field[Any]) -> Option:
 
 
 def _way_out(key: str, options: dict[str, Option]) -> str:
-    if not options:
-        return "; there are none"
-    close = get_close_matches(key, options, 1)
-    return f"; did you mean '{close[0]}'?" if close else f"; known: {', '.join(options)}"
+    return f"; {instead_of(key, options)}" if options else "; there are none"

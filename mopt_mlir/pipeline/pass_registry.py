@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
 
 from mopt_mlir.diagnostics import UserError
 from mopt_mlir.pipeline.pass_base import Pass
+from mopt_mlir.suggestions import instead_of
 
 REGISTRY: dict[str, str | type[Pass]] = {
     "mopt-analyze": "mopt_mlir.passes.analyze:AnalyzePass",
@@ -26,9 +26,7 @@ def register(cls: type[Pass]) -> type[Pass]:
 def load(name: str) -> type[Pass]:
     """The class of the pass `name`; UserError, with a way out, if there is none."""
     if name not in REGISTRY:
-        close = get_close_matches(name, REGISTRY, 1)
-        hint = f"did you mean '{close[0]}'?" if close else f"known: {', '.join(REGISTRY)}"
-        raise UserError(f"no pass of mopt-mlir is called '{name}'; {hint}")
+        raise UserError(f"no pass of mopt-mlir is called '{name}'; {instead_of(name, REGISTRY)}")
     entry = REGISTRY[name]
     if not isinstance(entry, str):
         return entry

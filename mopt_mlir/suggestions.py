@@ -1,0 +1,14 @@
+"""Ways out of names that are not known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+def instead_of(name: str, known: Iterable[str]) -> str:
+    """What may have been meant by `name`, or else all that there is: the end of a message."""
+    names = list(known)
+    if close := get_close_matches(name, names, 1):
+        return f"did you mean '{close[0]}'?"
+    return f"known: {', '.join(names) or 'none'}"
