@@ -8,7 +8,7 @@ with lanes over pixels it is the other way round.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
@@ -65,7 +65,7 @@ class Visit:
         initial = output.initial(reduced)
         panels = self.place.panels
         panel = None if panels is None else panels.panel_of(self.builder, ranges)
-        ahead = [*self._input_ahead(), *self._weights_ahead(panel)]
+        ahead = [p for p in (self._input_ahead(), *self._weights_ahead(panel)) if p is not None]
         written = output_prefetch(output, self.kernel, ranges, self.sizes, self.place.upcoming)
         if written is not None and written.dim is None:
             written.emit(start)
@@ -87,17 +87,20 @@ class Visit:
     def _start(self) -> Mapping[str, Index]:
         return {dim: self.place.ranges[dim].start for dim in self.problem.parallel_dims}
 
-    def _input_ahead(self) -> Iterator[_Prefetch]:
+    def _input_ahead(self) -> _Prefetch | None:
         """The prefetch of input, if any is worth while."""
         builder, problem, kernel, place = self.builder, self.problem, self.kernel, self.place
         memref, ranges, upcoming = self.operands.input, place.ranges, place.upcoming
-        if not has_channels_last(problem, kernel, ranges):
-            yield InputPrefetch(builder, problem, kernel, memref, ranges, self.sizes, upcoming)
-        elif found := PixelPrefetch.of(builder, problem, kernel, memref, ranges, upcoming):
-            yield found
+        where = builder, problem, kernel, memref, ranges
+        if has_channels_last(problem, kernel, ranges):
+            found: _Prefetch | None = PixelPrefetch.of(*where, upcoming)
+        else:
+            found = InputPrefetch.of(*where, self.sizes, upcoming)
+        return found
 
-    def _weights_ahead(self, panel: Index | None) -> Iterator[_Prefetch]:
-        """The prefetches of weights, packed (in `panel`) or in place, that are worth while."""
+    def _weights_ahead(self, panel: Index | None) -> Sequence[_Prefetch | None]:
+        """The prefetches of weights, packed (in `panel`) or in place; None for one that is not
+        worth while."""
         builder, problem, weights = self.builder, self.problem, self.operands.weights
         ranges, panels, following = self.place.ranges, self.place.panels, self.place.following
         found: list[_Prefetch | None] = []
@@ -108,7 +111,7 @@ class Visit:
         elif following is not None:
             in_place = builder, problem, self.kernel, weights, following, ranges
             found += [FilterRowPrefetch.in_place(*in_place), ChannelRowPrefetch.in_place(*in_place)]
-        return (prefetch for prefetch in found if prefetch is not None)
+        return found
 
 
 @dataclass(frozen=True)

@@ -74,6 +74,24 @@ class InputPrefetch:
     sizes: Mapping[str, int]
     upcoming: Upcoming
 
+    @staticmethod
+    def of(
+        builder: Builder,
+        problem: Problem,
+        kernel: Microkernel,
+        memref: Any,
+        ranges: Mapping[str, Range],
+        sizes: Mapping[str, int],
+        upcoming: Upcoming,
+    ) -> InputPrefetch | None:
+        """None where hardware prefetchers foresee what is read, or nothing is read that is worth
+        asking for."""
+        found = InputPrefetch(builder, problem, kernel, memref, ranges, sizes, upcoming)
+        step = problem.input.step(kernel.reduction[0]) if found._loops else None
+        if step is None or step * problem.input.element.size < SHORT_RUN_BYTES or not found._run:
+            return None
+        return None if found._is_short and upcoming.input is None else found
+
     @cached_property
     def dim(self) -> str | None:
         """The loop that asks, in each of its steps: around the run of taps along a row. Where there
@@ -119,32 +137,32 @@ class InputPrefetch:
     def emit(self, point: Mapping[str, Index]) -> None:
         """Ask for it at `point`, which has the reduction dims whose loops are open; the others
         count with all that the register tile reads of them."""
-        if not self._loops:
-            return
-        tensor, channel = self.problem.input, self.kernel.reduction[0]
-        step = tensor.step(channel)
-        if step is None or step * tensor.element.size < SHORT_RUN_BYTES:
-            return
-        if not self._run:
-            return
-        taps = prod(self.ranges[dim].size for dim in self.kernel.reduction[1:])
         inner = [dim for dim in self.kernel.reduction if dim not in point]
         at = {**point, **{dim: self.ranges[dim].start for dim in inner}}
         read = {**self.sizes, **{dim: self.ranges[dim].size for dim in inner}}
-        lines = _lines(tensor, read, self._axes)
-        is_short = taps * self.ranges[channel].size < SHORT_REDUCTION
+        lines = _lines(self.problem.input, read, self._axes)
         later = self.upcoming.input
-        if later is not None and (is_short or self._is_shared(later)):
+        if later is not None and (self._is_short or self._is_shared(later)):
             if self.upcoming.again:
-                self._ask_ahead(at, NEAR_CYCLES, taps, lines, "L1")
+                self._ask_ahead(at, NEAR_CYCLES, lines, "L1")
             at[later.dim] = at[later.dim] + later.step
             lines = _part(self.builder, lines, self.ranges, later)
             self._ask(at, lines, self.upcoming.into)
-        elif not is_short:
-            twice = self.upcoming.into == "L2" and self._passes <= FEW_PASSES
-            if twice:
-                self._ask_ahead(at, NEAR_CYCLES, taps, lines, "L1")
-            self._ask_ahead(at, AHEAD_CYCLES, taps, lines, "L2" if twice else "L1")
+            return
+        twice = self.upcoming.into == "L2" and self._passes <= FEW_PASSES
+        if twice:
+            self._ask_ahead(at, NEAR_CYCLES, lines, "L1")
+        self._ask_ahead(at, AHEAD_CYCLES, lines, "L2" if twice else "L1")
+
+    @property
+    def _taps(self) -> int:
+        """Steps of the reduction for each of its outermost dim."""
+        return prod(self.ranges[dim].size for dim in self.kernel.reduction[1:])
+
+    @property
+    def _is_short(self) -> bool:
+        """Whether the reduction is over before what a later step reads could arrive."""
+        return self._taps * self.ranges[self.kernel.reduction[0]].size < SHORT_REDUCTION
 
     def _ask(self, at: Mapping[str, Index], lines: Sequence[Index], into: str) -> None:
         """Ask for `lines` of each run that a register tile at `at` reads."""
@@ -156,21 +174,18 @@ class InputPrefetch:
         self,
         at: Mapping[str, Index],
         cycles: int,
-        taps: int,
         lines: Sequence[Index],
         into: str,
     ) -> None:
         """Ask for `lines` of what is read so many cycles after `at`."""
-        at, wrap = self._moved_ahead(at, cycles, taps)
+        at, wrap = self._moved_ahead(at, cycles)
         self._ask(at, [wrap + line for line in lines], into)
 
-    def _moved_ahead(
-        self, at: Mapping[str, Index], cycles: int, taps: int
-    ) -> tuple[dict[str, Index], Index]:
-        """`at` so many cycles on, in channels of so many taps, and elements from there: behind the
-        last channel come the first ones of the next register tile. What lies behind them in memory
+    def _moved_ahead(self, at: Mapping[str, Index], cycles: int) -> tuple[dict[str, Index], Index]:
+        """`at` so many cycles on, in whole channels, and elements from there: behind the last
+        channel come the first ones of the next register tile. What lies behind them in memory
         is not read soon, if ever: asking for that would only take room in the caches."""
-        at, steps = {**at}, max(1, steps_within(cycles, self.kernel) // taps)
+        at, steps = {**at}, max(1, steps_within(cycles, self.kernel) // self._taps)
         channel, tile = self.kernel.reduction[0], self._next_tile
         part = self.ranges[channel]
         first, count = part.start, part.size
