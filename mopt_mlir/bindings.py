@@ -6,6 +6,9 @@ builds IR never imports a dialect at the top: it asks `bindings_of(op)` and uses
 
 from __future__ import annotations
 
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib import import_module
@@ -20,7 +23,8 @@ class Bindings:
 
     @cached_property
     def ir(self) -> Any:
-        return import_module(f"{self.package}.ir")
+        with _uninterrupted():
+            return import_module(f"{self.package}.ir")
 
     @cached_property
     def passmanager(self) -> Any:
@@ -33,6 +37,20 @@ class Bindings:
         module = import_module(f"{self.package}.dialects.{dialect}")
         self.__dict__[dialect] = module
         return module
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Keep Ctrl-C until the end of the `with` block: one that comes while the extension sets itself
+    up crashes the process instead of ending it."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @cache

@@ -1,11 +1,13 @@
 """Mixed pipelines on the caller's own pass manager, with both bindings."""
 
+import signal
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, ClassVar
 
 import pytest
 
+from mopt_mlir import bindings as bindings_module
 from mopt_mlir.diagnostics import (
     Diagnostic,
     Failure,
@@ -256,3 +258,18 @@ def test_an_unknown_pass_is_refused():
 def test_a_registered_pass_can_be_used_by_name():
     register(Probe)
     assert load("test-probe") is Probe
+
+
+@pytest.mark.skipif(not hasattr(signal, "pthread_sigmask"), reason="signals cannot be kept here")
+def test_an_interrupt_while_mlir_is_loaded_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process would crash otherwise."""
+    loaded = []
+
+    def load(name: str) -> None:
+        signal.raise_signal(signal.SIGINT)
+        loaded.append(name)
+
+    monkeypatch.setattr(bindings_module, "import_module", load)
+    with pytest.raises(KeyboardInterrupt):
+        _ = bindings_module.Bindings("some").ir
+    assert loaded == ["some.ir"]
