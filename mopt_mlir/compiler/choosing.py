@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -21,15 +21,14 @@ from mopt_mlir.diagnostics import NOT_TILED, UserError, describe, emit, without
 from mopt_mlir.linalg.constants import constant_value
 from mopt_mlir.linalg.extract import Convolution
 from mopt_mlir.linalg.isolation import ENTRY, isolate
-from mopt_mlir.machine import resolve
 from mopt_mlir.machine.facts import observe
 from mopt_mlir.machine.flushing import flush_caches
 from mopt_mlir.normal_form import normalise
 from mopt_mlir.plan import Plan
 from mopt_mlir.planning import plan_attribute
-from mopt_mlir.planning.plan_cache import PlanCache, version
+from mopt_mlir.planning.plan_cache import version
 from mopt_mlir.planning.planner import convolutions
-from mopt_mlir.planning.solving import Request, key_of, solve_candidates
+from mopt_mlir.planning.solving import Planning, Request, key_of, solve_candidates
 from mopt_mlir.problem import NoPlanError, Problem
 
 if TYPE_CHECKING:
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
     from mopt_mlir.compiler.trial import Times
     from mopt_mlir.lowering.function import Function
     from mopt_mlir.lowering.target import Target
-    from mopt_mlir.machine import Machine
 
 _SOURCES = ("**/*.py",)
 """The modules that a measurement depends on: nearly all have a part in the code that is timed."""
@@ -52,10 +50,9 @@ def choose_plans(module: Any, options: CompileOptions, target: Target) -> None:
 
     Raises UserError, located at the convolution, where code for `target` cannot be measured here.
     """
-    machine = resolve(options.planned_machine, module)
     request = Request(options.threads)
-    request.check_cores(machine, options.planned_machine)
-    chooser = _Chooser(options, target, machine, request, bindings_of(module))
+    planning = Planning.of(options.planned_machine, request, module, plan_cache=options.plan_cache)
+    chooser = _Chooser(options, target, planning, bindings_of(module))
     with module.context, module.location:
         for convolution in _unplanned(module, chooser.bindings):
             chooser.choose(convolution)
@@ -74,8 +71,7 @@ class _Chooser:
 
     options: CompileOptions
     target: Target
-    machine: Machine
-    request: Request
+    planning: Planning
     bindings: Bindings
     chosen: dict[tuple[Problem, bool, bool], Plan | None] = field(default_factory=dict)
 
@@ -91,16 +87,16 @@ class _Chooser:
 
     def _plan(self, convolution: Convolution, problem: Problem, constant: Any) -> Plan | None:
         """From the plan cache, else measured; None if there is none, for `mopt-tile` to say."""
-        request = replace(self.request, constant_weights=constant is not None)
-        cache = PlanCache() if self.options.plan_cache else None
+        machine, cache = self.planning.machine, self.planning.cache
+        request = self.planning.request_for(constant_weights=constant is not None)
         setting = repr((self.target, _host(), convolution.initializer is None))
         key = key_of(
-            problem, self.machine, request, candidates=self.options.candidates, measured=setting
+            problem, machine, request, candidates=self.options.candidates, measured=setting
         )
         if cache is not None and (kept := cache.get(key)) is not None:
             return kept
         try:
-            plans, best = solve_candidates(problem, self.machine, request, self.options.candidates)
+            plans, best = solve_candidates(problem, machine, request, self.options.candidates)
         except NoPlanError:
             return None
         if shortfall := best.shortfall(request):

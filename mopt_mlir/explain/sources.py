@@ -9,18 +9,17 @@ from typing import Any
 
 from mopt_mlir import solver
 from mopt_mlir.bindings import bindings_of
-from mopt_mlir.diagnostics import UserError, describe, emit, sink
+from mopt_mlir.diagnostics import UserError, describe, emit
 from mopt_mlir.explain.analysis import explain
 from mopt_mlir.explain.explanation import Explanation
 from mopt_mlir.func_ops import VISIBILITY, functions_of, name_of
 from mopt_mlir.machine import Machine, resolve
 from mopt_mlir.pipeline.loading import errors_raised, keep_only, load_module
 from mopt_mlir.plan import Plan
-from mopt_mlir.planning import solving
-from mopt_mlir.planning.operators import OF_LISTS_ONLY, is_list, operators_of, read_list
+from mopt_mlir.planning.operators import OF_LISTS_ONLY, is_list, names_of, read_list
 from mopt_mlir.planning.plan_attribute import NAME
-from mopt_mlir.planning.plan_cache import PlanCache
 from mopt_mlir.planning.planner import Planner
+from mopt_mlir.planning.solving import Planning, Request
 from mopt_mlir.problem import NoPlanError, Problem
 from mopt_mlir.suggestions import instead_of
 
@@ -86,21 +85,16 @@ def _of_list(
     if operator is not None:
         _known(operator, [one.name for one in operators], "operator")
         operators = tuple(one for one in operators if one.name == operator)
-    request = solving.Request(threads, constant_weights=constant_weights)
-    request.check()
-    chosen = resolve(machine)
-    request.check_cores(chosen, machine)
-    cache = PlanCache() if plan_cache else None
+    planning = Planning.of(machine, Request(threads), plan_cache=plan_cache)
     subjects = []
     for one in operators:
         try:
-            solution = solving.solve(one.problem, chosen, request, cache)
+            solution = planning.solve(one.problem, constant_weights=constant_weights)
         except NoPlanError as error:
-            reason = f"'{one.name}': no plan for machine '{chosen.name}': {error}"
-            raise UserError(reason, one.location) from None
-        if shortfall := solution.shortfall(request):
+            raise UserError(f"'{one.name}': {error}", one.location) from None
+        if shortfall := solution.shortfall(planning.request):
             emit("remark", one.location, f"'{one.name}': {shortfall}")
-        subjects.append(_Subject(one.problem, chosen, solution.plan, constant_weights))
+        subjects.append(_Subject(one.problem, planning.machine, solution.plan, constant_weights))
     return tuple(_explain(s, one.name) for s, one in zip(subjects, operators, strict=True))
 
 
@@ -112,20 +106,15 @@ def _of_module(
 ) -> tuple[Explanation, ...]:
     if entry is not None:
         _keep_only(entry, module)
-    request = solving.Request(threads)
-    request.check()
-    chosen = resolve(machine, module)
-    request.check_cores(chosen, machine)
-    cache = PlanCache() if plan_cache else None
-    planner = Planner(module, bindings_of(module), chosen, request, cache)
-    with sink(lambda _: None):  # the same remarks come from the planner
-        names = [operator.name for operator in operators_of(module)]
+    planning = Planning.of(machine, Request(threads), module, plan_cache=plan_cache)
+    found = Planner(module, bindings_of(module), planning).planned()
+    names = names_of([planned.convolution for planned in found])
     groups: dict[str, tuple[_Subject, str, list[str]]] = {}
-    for name, planned in zip(names, planner.planned(), strict=True):
+    for name, planned in zip(names, found, strict=True):
         operation = planned.convolution.operation
-        chosen = planner.machine
+        chosen = planning.machine
         if machine == ANY and NAME in operation.attributes:
-            chosen = _machine_of(planned.plan, planner.machine, operation.location)
+            chosen = _machine_of(planned.plan, planning.machine, operation.location)
         constant = planned.constant is not None
         subject = _Subject(planned.problem, chosen, planned.plan, constant)
         _, _, places = groups.setdefault(repr(subject), (subject, name, []))

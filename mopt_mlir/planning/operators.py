@@ -18,11 +18,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mopt_mlir.diagnostics import UserError, describe
 from mopt_mlir.normal_form import normalise
 from mopt_mlir.problem import ElementType, Problem, conv2d
+
+if TYPE_CHECKING:
+    from mopt_mlir.linalg.extract import Convolution
 
 TABLE1 = "table1"
 """The name of the list that comes with this package: the convolutions of Yolo-9000, ResNet-18 and
@@ -101,20 +104,27 @@ def operators_of(module: Any) -> tuple[Operator, ...]:
 
     bindings = bindings_of(module)
     found = convolutions(module, bindings)
-    functions = [_function(convolution.operation) for convolution in found]
-    several, seen = Counter(functions), Counter[str]()
-    operators = []
-    for function, convolution in zip(functions, found, strict=True):
-        seen[function] += 1
-        operators.append(
-            Operator(
-                f"{function}#{seen[function]}" if several[function] > 1 else function,
-                normalise(convolution.problem)[0],
-                constant_value(convolution.weights, bindings) is not None,
-                describe(convolution.operation.location),
-            )
+    return tuple(
+        Operator(
+            name,
+            normalise(convolution.problem)[0],
+            constant_value(convolution.weights, bindings) is not None,
+            describe(convolution.operation.location),
         )
-    return tuple(operators)
+        for name, convolution in zip(names_of(found), found, strict=True)
+    )
+
+
+def names_of(convolutions: Sequence[Convolution]) -> list[str]:
+    """The names of all convolutions of a module: those of their functions, numbered where one has
+    several."""
+    functions = [_function(convolution.operation) for convolution in convolutions]
+    several, seen = Counter(functions), Counter[str]()
+    names = []
+    for function in functions:
+        seen[function] += 1
+        names.append(f"{function}#{seen[function]}" if several[function] > 1 else function)
+    return names
 
 
 def _function(operation: Any) -> str:

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from os import fspath
 from typing import Any
 
 from mopt_mlir.diagnostics import Failure, UserError, describe, emit
-from mopt_mlir.machine import Machine, resolve
+from mopt_mlir.machine import Machine
 from mopt_mlir.pipeline.loading import errors_raised, load_module
 from mopt_mlir.plan import GAP, TIME_LIMIT
 from mopt_mlir.planning.operators import OF_LISTS_ONLY, Operator, is_list, operators_of, read_list
 from mopt_mlir.planning.plan_cache import PlanCache, version
 from mopt_mlir.planning.solving import (
+    Planning,
     Request,
     Solution,
     look_up,
+    no_plan,
     solve_anew,
     store,
 )
@@ -98,20 +100,20 @@ def plan_many(
     with errors_raised():
         if is_list(source):
             where = fspath(source)
-            chosen, operators = resolve(machine), read_list(source, constant_weights)
+            module, operators = None, read_list(source, constant_weights)
         else:
             if constant_weights:
                 raise UserError(OF_LISTS_ONLY)
             module = load_module(source)
             where = describe(module.location)
-            chosen, operators = resolve(machine, module), operators_of(module)
-        request.check_cores(chosen, machine)
+            operators = operators_of(module)
+        planning = Planning.of(machine, request, module, plan_cache=plan_cache)
         if not operators:
             raise UserError("there is no convolution to plan", where)
-        tasks = _tasks(operators, chosen, request)
+        tasks = _tasks(operators, planning)
         with ExitStack() as cluster:
             run = _runner(backend, jobs, scheduler, cluster)
-            outcomes = _solve(tasks, run, PlanCache() if plan_cache else None, progress)
+            outcomes = _solve(tasks, run, planning.cache, progress)
         return _planned(operators, tasks, outcomes)
 
 
@@ -159,13 +161,13 @@ def _check_backend(backend: str, jobs: int | None, scheduler: str | None) -> Non
         raise UserError(f"a scheduler is for the backend dask, not for {backend}")
 
 
-def _tasks(operators: Sequence[Operator], machine: Machine, request: Request) -> list[Task]:
+def _tasks(operators: Sequence[Operator], planning: Planning) -> list[Task]:
     """A task for each operator, equal ones for equal problems."""
     return [
         Task(
             operator.problem,
-            machine,
-            replace(request, constant_weights=operator.constant_weights),
+            planning.machine,
+            planning.request_for(constant_weights=operator.constant_weights),
             version(),
         )
         for operator in operators
@@ -203,8 +205,8 @@ def _planned(
     for operator, task in zip(operators, tasks, strict=True):
         outcome = outcomes[task]
         if isinstance(outcome, str):
-            reason = f"'{operator.name}': no plan for machine '{task.machine.name}': {outcome}"
-            emit("error", operator.location, reason)
+            reason = no_plan(task.machine, outcome)
+            emit("error", operator.location, f"'{operator.name}': {reason}")
             continue
         if shortfall := outcome.shortfall(task.request):
             emit("remark", operator.location, f"'{operator.name}': {shortfall}")

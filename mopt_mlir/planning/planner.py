@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from mopt_mlir.bindings import Bindings
@@ -10,15 +10,13 @@ from mopt_mlir.diagnostics import NOT_TILED, Failure, emit
 from mopt_mlir.linalg.constants import constant_value
 from mopt_mlir.linalg.decomposition import PART
 from mopt_mlir.linalg.extract import Convolution, UnsupportedError, extract, indexing_maps
-from mopt_mlir.machine import Machine
 from mopt_mlir.normal_form import normalise
 from mopt_mlir.operations import inside
 from mopt_mlir.plain_data import DataError
 from mopt_mlir.plan import Plan
 from mopt_mlir.planning import plan_attribute
-from mopt_mlir.planning.plan_cache import PlanCache
 from mopt_mlir.planning.planned import PlannedConvolution
-from mopt_mlir.planning.solving import Request, Solution, solve
+from mopt_mlir.planning.solving import Planning, Solution
 from mopt_mlir.problem import NoPlanError, Problem
 
 
@@ -28,9 +26,7 @@ class Planner:
 
     module: Any
     bindings: Bindings
-    machine: Machine
-    request: Request
-    cache: PlanCache | None = None
+    planning: Planning
     solved: dict[tuple[Problem, bool], Solution] = field(default_factory=dict)
 
     def planned(self) -> list[PlannedConvolution]:
@@ -63,16 +59,14 @@ class Planner:
 
     def _solve(self, operation: Any, problem: Problem, constant_weights: bool) -> Plan:
         key = (problem, constant_weights)
-        request = replace(self.request, constant_weights=constant_weights)
         if key not in self.solved:
             try:
-                self.solved[key] = solve(problem, self.machine, request, self.cache)
+                self.solved[key] = self.planning.solve(problem, constant_weights=constant_weights)
             except NoPlanError as error:
-                reason = f"no plan for machine '{self.machine.name}': {error}"
-                emit("error", operation.location, reason)
+                emit("error", operation.location, str(error))
                 raise Failure from None
         solution = self.solved[key]
-        if shortfall := solution.shortfall(request):
+        if shortfall := solution.shortfall(self.planning.request):
             emit("remark", operation.location, shortfall)
         return solution.plan
 

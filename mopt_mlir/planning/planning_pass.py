@@ -9,7 +9,7 @@ from mopt_mlir.bindings import bindings_of
 from mopt_mlir.machine import resolve
 from mopt_mlir.pipeline.pass_base import Pass, option
 from mopt_mlir.plan import GAP, TIME_LIMIT
-from mopt_mlir.planning.solving import Request
+from mopt_mlir.planning.solving import Planning, Request
 
 if TYPE_CHECKING:
     from mopt_mlir.planning.planner import Planner
@@ -46,11 +46,7 @@ class PlanningPass(Pass):
 
     def planner(self, module: Any) -> Planner:
         """What finds the plans for `module`. Raises UserError where an option makes no sense."""
-        from mopt_mlir.planning.plan_cache import PlanCache
         from mopt_mlir.planning.planner import Planner
 
-        self.request.check()
-        machine = resolve(self.machine, module)
-        self.request.check_cores(machine, self.machine)
-        cache = PlanCache() if self.plan_cache else None
-        return Planner(module, bindings_of(module), machine, self.request, cache)
+        planning = Planning.of(self.machine, self.request, module, plan_cache=self.plan_cache)
+        return Planner(module, bindings_of(module), planning)

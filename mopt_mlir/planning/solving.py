@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mopt_mlir.diagnostics import UserError
 from mopt_mlir.plan import GAP, TIME_LIMIT
+from mopt_mlir.problem import NoPlanError
 
 if TYPE_CHECKING:
     from mopt_mlir.machine import Machine
@@ -90,6 +91,46 @@ def key_of(problem: Problem, machine: Machine, request: Request, **more: str | f
         **more,
     }
     return plan_key(problem, machine, request.threads, options)
+
+
+@dataclass(frozen=True)
+class Planning:
+    """What plans are made for, what is asked of them, and where they are kept, if anywhere."""
+
+    machine: Machine
+    request: Request
+    cache: PlanCache | None = None
+
+    @staticmethod
+    def of(
+        machine: str, request: Request, module: Any = None, *, plan_cache: bool = True
+    ) -> Planning:
+        """For the machine that `machine` names, see `machine.resolve`, with what `module` says of
+        its target. Raises UserError where an option makes no sense."""
+        from mopt_mlir.machine import resolve
+        from mopt_mlir.planning.plan_cache import PlanCache
+
+        request.check()
+        found = resolve(machine, module)
+        request.check_cores(found, machine)
+        return Planning(found, request, PlanCache() if plan_cache else None)
+
+    def request_for(self, *, constant_weights: bool) -> Request:
+        """What is asked of the plan for a convolution."""
+        return replace(self.request, constant_weights=constant_weights)
+
+    def solve(self, problem: Problem, *, constant_weights: bool) -> Solution:
+        """The plan for `problem`. Raises NoPlanError if there is none, with the machine's name."""
+        request = self.request_for(constant_weights=constant_weights)
+        try:
+            return solve(problem, self.machine, request, self.cache)
+        except NoPlanError as error:
+            raise NoPlanError(no_plan(self.machine, error)) from None
+
+
+def no_plan(machine: Machine, reason: object) -> str:
+    """That there is no plan for `machine`, and why."""
+    return f"no plan for machine '{machine.name}': {reason}"
 
 
 def solve(

@@ -10,7 +10,7 @@ import mopt_mlir
 from mopt_mlir import UserError
 from mopt_mlir.bindings import bindings
 from mopt_mlir.machine import by_name
-from mopt_mlir.planning import planner as planning
+from mopt_mlir.planning import planner, solving
 from mopt_mlir.planning.solving import Request, Solution, solve
 
 TWO_EQUAL_ONE_OTHER = """
@@ -33,12 +33,14 @@ def test_equal_problems_are_solved_once(monkeypatch: pytest.MonkeyPatch) -> None
         calls.append(arguments)
         return solve(*arguments)
 
-    monkeypatch.setattr(planning, "solve", counting)
+    monkeypatch.setattr(solving, "solve", counting)
     mlir = bindings()
     with mlir.ir.Context():
         module = mlir.ir.Module.parse(TWO_EQUAL_ONE_OTHER)
-        planner = planning.Planner(module.operation, mlir, by_name("znver5"), Request())
-        plans = [one.plan for one in planner.planned()]
+        found = planner.Planner(
+            module.operation, mlir, solving.Planning(by_name("znver5"), Request())
+        )
+        plans = [one.plan for one in found.planned()]
     assert plans[0] is plans[1]
     assert plans[0] != plans[2]
     assert len(calls) == 2
@@ -51,6 +53,6 @@ def test_a_mistake_in_the_solver_is_not_taken_for_a_problem_without_a_plan(
         list(zip("a", "", strict=True))
         raise AssertionError
 
-    monkeypatch.setattr(planning, "solve", mistaken)
+    monkeypatch.setattr(solving, "solve", mistaken)
     with pytest.raises(UserError, match=r"a mistake of its own: ValueError: zip.*; please report"):
         mopt_mlir.compile(TWO_EQUAL_ONE_OTHER, plan_cache=False)
