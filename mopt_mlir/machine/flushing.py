@@ -33,9 +33,8 @@ def flush_caches() -> None:
         if hasattr(os, "sched_setaffinity"):
             with suppress(OSError):  # it was taken away meanwhile: the scheduler decides
                 os.sched_setaffinity(0, {place})  # 0 is the calling thread
-        together.wait()  # so that no thread is done, and takes the part of another, before it began
         np.max(much)
-        together.wait()
+        together.wait()  # what is read last stays
         for _ in range(_KEPT_READS):
             np.max(little)
 

@@ -334,3 +334,19 @@ func.func @unknown_rows(%input: memref<1x72x16x16xf32, strided<[?, 300, ?, 1]>>,
     outs(%output : memref<1x16x14x14xf32>)
   return
 }
+
+// A short reduction is over before what its later steps read could arrive, and there is no later
+// register tile: nothing is asked for.
+
+// CHECK-LABEL: func.func @short_and_last
+// CHECK-NOT:     prefetch %arg0
+// CHECK:         return
+func.func @short_and_last(%input: memref<1x20x3x46xf32>, %weights: memref<16x20x3x3xf32>,
+                          %output: memref<1x16x1x44xf32>) {
+  linalg.conv_2d_nchw_fchw {mopt.plan = {
+      machine = "znver5", threads = 1, packing = "whole", levels = [],
+      microkernel = {lanes = "k", vector = 16, tile = {k = 16, w = 44}, reduction = ["c", "r", "s"]}}}
+    ins(%input, %weights : memref<1x20x3x46xf32>, memref<16x20x3x3xf32>)
+    outs(%output : memref<1x16x1x44xf32>)
+  return
+}

@@ -322,3 +322,13 @@ def test_code_that_does_not_run_here_cannot_be_measured(tmp_path, capsys, monkey
         "compile where the code will run\n"
     )
     assert not output.exists()
+
+
+def test_the_interpreter_settles_before_a_call_is_timed(monkeypatch):
+    """So that it is the operands that are cold, and not its own code and data."""
+    calls = []
+    monkeypatch.setattr(trial, "perf_counter", lambda: calls.append("clock") or 0.0)
+    trial.time_call(lambda: calls.append("run"), lambda: calls.append("flush"))
+    assert calls[0] == "flush"
+    assert calls.index("run") > 50
+    assert calls[-1] == "clock"

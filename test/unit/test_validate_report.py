@@ -642,6 +642,8 @@ def test_every_constant_that_was_learnt_is_listed() -> None:
             if not isinstance(text, ast.Expr):
                 continue
             names = {node.id for node in ast.walk(statement) if isinstance(node, ast.Name)}
-            described = isinstance(text.value, ast.Constant) and str(text.value.value)
+            described = isinstance(text.value, ast.Constant) and " ".join(
+                str(text.value.value).split()
+            )
             if described and LEARNT.search(described) and names.isdisjoint(MEASURED_APART):
                 assert any(name in listed for name in names), f"{path.name}: {names}"

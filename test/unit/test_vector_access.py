@@ -17,10 +17,12 @@ from mopt_mlir.model.packing import (
     ELEMENT_CYCLES,
     PACK_CYCLES,
     PACK_ROW_CYCLES,
+    REST_CYCLES,
+    cycles_per_weight,
     pack_cycles,
 )
 from mopt_mlir.pipeline.loading import load_module, run_passes
-from mopt_mlir.plan import Plan
+from mopt_mlir.plan import Level, Plan
 from mopt_mlir.planning import plan_attribute
 from mopt_mlir.planning.planner import convolutions
 from mopt_mlir.problem import Problem, conv2d
@@ -129,3 +131,21 @@ def test_panels_of_other_widths_than_vectors_are_filled_one_by_one() -> None:
     kernels = [Microkernel("w", 4, {"w": 4, "k": k}, ("r", "s", "c")) for k in (4, 6)]
     ways = [packing(problem, kernel, problem.extents) for kernel in kernels]
     assert ways == ["vectors", "elements"]
+
+
+@pytest.mark.parametrize(
+    ("block", "cycles"),
+    [
+        ({}, PACK_CYCLES["L2"]),
+        (
+            {"c": 4},
+            (32 * PACK_CYCLES["L2"] + 4 * REST_CYCLES) / 36,
+        ),  # rows of two vectors and a rest
+        ({"r": 1}, ELEMENT_CYCLES),
+    ],
+)
+def test_what_is_left_over_of_rows_costs_more(block: dict[str, int], cycles: float) -> None:
+    problem = conv2d(k=64, h=2, w=16, c=8, r=3, s=3)
+    level = Level("L2", problem.names, {**problem.extents, **block})
+    plan = Plan("any", 1, CHANNELS, (level,), {}, "L2")
+    assert cycles_per_weight(problem, ZEN5, plan) == pytest.approx(cycles)
