@@ -148,7 +148,8 @@ def packing(problem: Problem, kernel: Microkernel, block: Mapping[str, int]) -> 
 
 def is_transposed(problem: Problem, kernel: Microkernel) -> bool:
     """Whether weights are packed in whole vectors that have to be transposed for it."""
-    return needs_panels(problem, kernel) and _lies_in_rows(problem, kernel)
+    whole = problem.extents
+    return needs_panels(problem, kernel) and packing(problem, kernel, whole) == "transposed"
 
 
 def whole_to_pack(problem: Problem, kernel: Microkernel) -> Sequence[str]:

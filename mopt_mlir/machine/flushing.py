@@ -16,7 +16,7 @@ from mopt_mlir.machine.facts import observe
 from mopt_mlir.machine.registry import host
 
 _FLUSH_FACTOR = 4  # times the largest cache
-_MOST_BALLAST = 512 << 20  # bytes: no cache of any kind of CPU keeps what was read before so many
+_MOST_BALLAST = 512 << 20  # bytes: evicts as much of 480 MiB as four times these (Granite Rapids)
 _KEPT_PARTS = 8  # of the largest cache: each core reads one of them
 _KEPT_READS = 8  # times after each other
 

@@ -406,6 +406,7 @@ def test_flushing_reads_more_than_the_caches_hold(monkeypatch):
     ballast, kept = read[: host().cores], read[host().cores :]
     assert sum(ballast) > max(shared, default=0)
     assert min(ballast) > max(private)
+    assert min(ballast) > max(kept)  # no core reads what fits before all have read the rest
     # then what fits, several times over, for a last cache that learns what to keep
     assert len(kept) >= 4 * host().cores
     assert sum(kept[: host().cores]) < max(cache.size for cache in host().caches)
