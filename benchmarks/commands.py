@@ -121,11 +121,12 @@ def progress_bar(title: str, total: int) -> Iterator[tuple[Progress, Callable[[s
         TimeElapsedColumn(),
         TextColumn("{task.fields[step]}", markup=False),
     )
-    with Bar(*columns, console=screen, auto_refresh=False, transient=True) as bar:
+    hidden = not screen.is_terminal
+    with Bar(*columns, console=screen, auto_refresh=False, transient=True, disable=hidden) as bar:
         task = bar.add_task(title, total=total, step="")
 
         def say(message: str) -> None:
-            bar.console.print(message, highlight=False, markup=False)
+            bar.console.print(message, highlight=False)
 
         def step(what: str) -> None:
             bar.update(task, step=what, refresh=True)
@@ -144,7 +145,8 @@ def console() -> Console:
     from rich.console import Console
 
     terminal = sys.stderr is not None and sys.stderr.isatty()
-    return Console(stderr=True, width=None if terminal else _WIDTH)
+    width = None if terminal else _WIDTH
+    return Console(stderr=True, width=width, markup=False, emoji=False)
 
 
 def _print(*tables: Table) -> None:
@@ -193,7 +195,7 @@ def report(arguments: argparse.Namespace) -> int:
         from .document import write_document
 
         note = write_document(arguments.output, comparisons, scales, arguments.relative_to)
-        console().print(note, highlight=False, markup=False)
+        console().print(note, highlight=False)
     return 0
 
 

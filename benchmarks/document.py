@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from mopt_mlir.output import make_directory, write_output
+from mopt_mlir.wording import counted
 
 from . import plots
 from .comparison import Comparison
@@ -69,7 +70,7 @@ def write_document(
     figures = dict(_figures(comparisons, scales, relative_to))
     try:
         drawn = {name: draw() for name, draw in figures.items()}
-        note = f"wrote {directory / NAME} and {len(drawn)} plot{'s' * (len(drawn) != 1)}"
+        note = f"wrote {directory / NAME} and {counted(len(drawn), 'plot')}"
     except ImportError:
         drawn = {}
         note = f"wrote {directory / NAME} without plots: pip install 'mopt-mlir[plot]'"

@@ -13,7 +13,7 @@ from mopt_mlir.diagnostics import UserError
 from mopt_mlir.normal_form import normalise
 from mopt_mlir.planning import operators
 from mopt_mlir.problem import ElementType, Problem, conv2d
-from mopt_mlir.suggestions import instead_of
+from mopt_mlir.wording import instead_of
 
 from .workloads import LAYOUTS, TABLE1, Workload
 

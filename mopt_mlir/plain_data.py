@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from mopt_mlir.suggestions import instead_of
+from mopt_mlir.wording import instead_of
 
 T = TypeVar("T")
 

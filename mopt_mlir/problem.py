@@ -76,6 +76,11 @@ class LinearForm:
     def dims(self) -> tuple[str, ...]:
         return tuple(name for name, _ in self.terms)
 
+    def reach(self, sizes: Mapping[str, int]) -> int:
+        """From the first to the last index that a tile of `sizes` reads; dims that are not in it
+        count as 1."""
+        return sum(coefficient * (sizes.get(dim, 1) - 1) for dim, coefficient in self.terms)
+
 
 @dataclass(frozen=True)
 class Tensor:
@@ -237,5 +242,5 @@ def dense(
     step = 1
     for axis in reversed(axes):
         strides.append(step)
-        step *= 1 + sum(coefficient * (extents[dim] - 1) for dim, coefficient in axis.terms)
+        step *= 1 + axis.reach(extents)
     return Tensor(name, element, axes, tuple(reversed(strides)))

@@ -110,7 +110,7 @@ def report(arguments: argparse.Namespace) -> int:
     bench.sort(key=title_of)
     comparisons = {title_of(path): Comparison.of(Results.read(path)) for path in bench}
     note = write_document(arguments.output, trials, comparisons, [*files, *bench])
-    console().print(note, highlight=False, markup=False)
+    console().print(note, highlight=False)
     return 0
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from mopt_mlir.codegen import lookahead, upcoming
+from mopt_mlir.codegen import lookahead
+from mopt_mlir.codegen.prefetch import budget as prefetch_budget
 from mopt_mlir.codegen.prefetch import input as prefetch_input
 from mopt_mlir.codegen.prefetch import output as prefetch_output
 from mopt_mlir.codegen.prefetch import pixels as prefetch_pixels
@@ -21,18 +22,14 @@ _FITTED = "sampled plans of Table 1 on Zen 5, AVX-512 and AVX2 code"
 
 
 def constant_rows() -> Rows:
-    """A line for each, with its value of today."""
-    zen3, zen4, zen5 = map(by_name, ("znver3", "znver4", "znver5"))
-    granite_rapids = by_name("graniterapids")
-    evicted = (zen5.evicted_store_cycles, zen4.evicted_store_cycles)
+    """A line for each, with its value of today: first those of costs that the objective and
+    predicted times share, then those of predicted times alone, of generated code, of machines."""
+    return [*_shared_costs(), *_predicted_times(), *_generated_code(), *_machines()]
+
+
+def _shared_costs() -> Rows:
     whole = sorted(packing.PACK_CYCLES.values())
-    saved = f"{visits.SAVED_LINE_CYCLES:g} cycles"
     return [
-        [
-            "part of a resource's time on top of the slowest one's",
-            ", ".join(f"{part:.0%} of {name}" for name, part in times.EXPOSED.items()),
-            _FITTED,
-        ],
         [
             "rows of weights in place that take half a page of room in L2",
             "those half a page apart, or more",
@@ -44,40 +41,6 @@ def constant_rows() -> Rows:
             "channels and operations take two slots",
             "sampled plans of Table 1 on Zen 4, Zen 5 and Granite Rapids; the other sets looked "
             "at, with channels last those on Zen 4",
-        ],
-        ["between two visits", f"{visits.DRAIN_CYCLES:g} cycles", _FITTED],
-        ["to load an accumulator again", f"{visits.RESTORE_CYCLES:g} cycles", _FITTED],
-        [
-            "a loop that does not run equally often",
-            f"{visits.IRREGULAR_CYCLES:g} cycles",
-            _FITTED,
-        ],
-        [
-            "each time that such a loop starts, or a quarter where an operation takes two slots",
-            f"{visits.RESTART_CYCLES:g} cycles",
-            "loops over taps of one convolution, and sampled plans of all trials, Zen 4",
-        ],
-        [
-            "a loop around register tiles that runs less or more often than most",
-            f"{branches.MISPREDICTION_CYCLES:g} cycles",
-            "sampled plans of Table 1 on Zen 5",
-        ],
-        [
-            "the same on Zen 4",
-            f"{zen4.misprediction_cycles:g} cycles",
-            "one convolution whose rows are cut into unequal parts, Zen 4; sampled plans of all "
-            "trials there ask for 15 to 22",
-        ],
-        ["a line of sums that waits for the next visit", saved, _FITTED],
-        [
-            "the same on Zen 4",
-            f"{zen4.saved_line_cycles:g} cycles",
-            "sampled plans of Table 1 and of the held-out set there",
-        ],
-        [
-            "stores in a row that do not wait, on Zen 4, and what a further one waits",
-            f"{zen4.queued_stores} slots, {microkernel.QUEUE_CYCLES:g} cycles for each slot",
-            "microkernels that store 4 to 30 vectors of 512 bits, Zen 4",
         ],
         [
             "of that where output is transposed between stores, and a stage that shuffles a vector",
@@ -100,30 +63,6 @@ def constant_rows() -> Rows:
             "an outer product whose weights in place are rows that begin inside of lines",
             f"{microkernel.INSIDE_LINE_CYCLES:g} cycles",
             "a convolution with filters of 2880 and 2883 channels, Zen 4",
-        ],
-        [
-            "caches in which blocks find no more room than on the sets that their lines fall on",
-            " and ".join(residency.CROWDED),
-            "sampled plans of Table 1 with NHWC and HWCF, AVX2 code, Zen 4; other trials looked at",
-        ],
-        [
-            "sums are kept out of an output with channels last whose pixels are a multiple of this "
-            "apart",
-            f"{SHARED_SETS_BYTES} bytes",
-            "own plans of all three sets with NHWC and HWCF, Zen 4",
-        ],
-        [
-            "with channels last: bytes between rows of weights that are asked for, multiply-adds "
-            "beside which that does not weigh, lines asked for at once, step in which pixels are "
-            "asked for",
-            f"{prefetch_weights.NEAR_ROWS_BYTES}, {prefetch_weights.MANY_PRODUCTS}, "
-            f"{upcoming.AT_ONCE}, {prefetch_pixels.LATE}",
-            "own plans of all three sets with NHWC and HWCF, Zen 4; the third is guessed",
-        ],
-        [
-            "how many times less of L2 and L3 is on top, where an operation takes several slots",
-            "as many as it takes",
-            "sampled plans of Table 1 and of the held-out set, Zen 4, AVX-512",
         ],
         [
             "packing by elements, and the rest of a vector, of each weight",
@@ -153,11 +92,6 @@ def constant_rows() -> Rows:
             f"that they do: own plans on Zen 4, C2 of the test set among them; how much: {_FITTED}",
         ],
         [
-            "a store to a line that was evicted",
-            "{:g} cycles on Zen 5, {:g} on Zen 4".format(*evicted),
-            "plans of Y0, on Zen 5 also of V1, D1 and E1 of the test set",
-        ],
-        [
             "a line of sums that was evicted",
             f"{microkernel.EVICTED_SUMS_CYCLES:g} cycles",
             "microkernels with the sizes of D1 of the test set, Zen 5",
@@ -181,14 +115,83 @@ def constant_rows() -> Rows:
             "L2's: own plans of all three sets, Zen 4",
         ],
         [
-            "the cache that output and the input of later tiles are asked for into, on Zen 4",
-            zen4.prefetch_into,
-            "own plans of all three sets there",
+            "starting a visit, in the objective",
+            f"{microkernel.CALL_CYCLES:g} cycles",
+            "reductions in 1 to 32 pieces, and own plans of all three sets in two layouts, Zen 4",
         ],
         [
-            "the same on Granite Rapids, and how long before it is read input is asked for into L1",
-            f"{granite_rapids.prefetch_into}, {upcoming.NEAR_CYCLES} cycles",
-            "own plans of all three sets there; from L2 into L1: of Table 1 only",
+            "how much better a plan has to be that was found from small tiles",
+            f"{incumbent.SMALL_TILES_GAIN:.1%}",
+            "seven own plans of AVX2 code, Zen 4",
+        ],
+        [
+            "a step of a microkernel, handing work to other cores",
+            f"{microkernel.LOOP_CYCLES:g} cycles, {1e6 * cost.PARALLEL_START:g} us",
+            "estimates",
+        ],
+    ]
+
+
+def _predicted_times() -> Rows:
+    saved = f"{visits.SAVED_LINE_CYCLES:g} cycles"
+    return [
+        [
+            "part of a resource's time on top of the slowest one's",
+            ", ".join(f"{part:.0%} of {name}" for name, part in times.EXPOSED.items()),
+            _FITTED,
+        ],
+        ["between two visits", f"{visits.DRAIN_CYCLES:g} cycles", _FITTED],
+        ["to load an accumulator again", f"{visits.RESTORE_CYCLES:g} cycles", _FITTED],
+        [
+            "a loop that does not run equally often",
+            f"{visits.IRREGULAR_CYCLES:g} cycles",
+            _FITTED,
+        ],
+        [
+            "each time that such a loop starts, or a quarter where an operation takes two slots",
+            f"{visits.RESTART_CYCLES:g} cycles",
+            "loops over taps of one convolution, and sampled plans of all trials, Zen 4",
+        ],
+        [
+            "a loop around register tiles that runs less or more often than most",
+            f"{branches.MISPREDICTION_CYCLES:g} cycles",
+            "sampled plans of Table 1 on Zen 5",
+        ],
+        ["a line of sums that waits for the next visit", saved, _FITTED],
+        [
+            "caches in which blocks find no more room than on the sets that their lines fall on",
+            " and ".join(residency.CROWDED),
+            "sampled plans of Table 1 with NHWC and HWCF, AVX2 code, Zen 4; other trials looked at",
+        ],
+        [
+            "how many times less of L2 and L3 is on top, where an operation takes several slots",
+            "as many as it takes",
+            "sampled plans of Table 1 and of the held-out set, Zen 4, AVX-512",
+        ],
+        [
+            "what keeps a core busy for a part of each miss, twice as long with operations of two "
+            "slots",
+            ", ".join(times.BRIDGED),
+            "sampled plans of Table 1 and of the held-out set, AVX-512 code, Zen 4",
+        ],
+    ]
+
+
+def _generated_code() -> Rows:
+    return [
+        [
+            "sums are kept out of an output with channels last whose pixels are a multiple of this "
+            "apart",
+            f"{SHARED_SETS_BYTES} bytes",
+            "own plans of all three sets with NHWC and HWCF, Zen 4",
+        ],
+        [
+            "with channels last: bytes between rows of weights that are asked for, multiply-adds "
+            "beside which that does not weigh, lines asked for at once, step in which pixels are "
+            "asked for",
+            f"{prefetch_weights.NEAR_ROWS_BYTES}, {prefetch_weights.MANY_PRODUCTS}, "
+            f"{prefetch_budget.AT_ONCE}, {prefetch_pixels.LATE}",
+            "own plans of all three sets with NHWC and HWCF, Zen 4; the third is guessed",
         ],
         [
             "between a prefetch and its use, input and output of later tiles",
@@ -202,7 +205,7 @@ def constant_rows() -> Rows:
         ],
         [
             "lines of output, on Zen 4, and of weights packed next, asked for at once: at most",
-            f"{upcoming.AT_ONCE}",
+            f"{prefetch_budget.AT_ONCE}",
             "guessed; tried with own plans of Table 1 there",
         ],
         [
@@ -221,14 +224,53 @@ def constant_rows() -> Rows:
             "layers with 3x3 filters, Zen 5",
         ],
         [
-            "an outer product beyond its multiply-adds and loads, on Granite Rapids",
-            f"{granite_rapids.loop_cycles:g} cycles",
-            "sampled plans of Table 1 there, with operands that fit into L1",
-        ],
-        [
             "rows of taps asked for at once, passes through input asked for twice: at most",
             f"{prefetch_input.ROWS_AT_ONCE} and {prefetch_input.FEW_PASSES}",
             "own plans of all three sets on Granite Rapids",
+        ],
+    ]
+
+
+def _machines() -> Rows:
+    zen3, zen4, zen5 = map(by_name, ("znver3", "znver4", "znver5"))
+    granite_rapids = by_name("graniterapids")
+    evicted = (zen5.evicted_store_cycles, zen4.evicted_store_cycles)
+    return [
+        [
+            "a loop around register tiles that runs less or more often than most, on Zen 4",
+            f"{zen4.misprediction_cycles:g} cycles",
+            "one convolution whose rows are cut into unequal parts, Zen 4; sampled plans of all "
+            "trials there ask for 15 to 22",
+        ],
+        [
+            "a line of sums that waits for the next visit, on Zen 4",
+            f"{zen4.saved_line_cycles:g} cycles",
+            "sampled plans of Table 1 and of the held-out set there",
+        ],
+        [
+            "stores in a row that do not wait, on Zen 4, and what a further one waits",
+            f"{zen4.queued_stores} slots, {microkernel.QUEUE_CYCLES:g} cycles for each slot",
+            "microkernels that store 4 to 30 vectors of 512 bits, Zen 4",
+        ],
+        [
+            "a store to a line that was evicted",
+            "{:g} cycles on Zen 5, {:g} on Zen 4".format(*evicted),
+            "plans of Y0, on Zen 5 also of V1, D1 and E1 of the test set",
+        ],
+        [
+            "the cache that output and the input of later tiles are asked for into, on Zen 4",
+            zen4.prefetch_into,
+            "own plans of all three sets there",
+        ],
+        [
+            "the same on Granite Rapids, and how long before it is read input is asked for into L1",
+            f"{granite_rapids.prefetch_into}, {prefetch_input.NEAR_CYCLES} cycles",
+            "own plans of all three sets there; from L2 into L1: of Table 1 only",
+        ],
+        [
+            "an outer product beyond its multiply-adds and loads, on Granite Rapids",
+            f"{granite_rapids.loop_cycles:g} cycles",
+            "sampled plans of Table 1 there, with operands that fit into L1",
         ],
         [
             "a load that crosses a line, on Zen 3",
@@ -239,27 +281,6 @@ def constant_rows() -> Rows:
             "bandwidth of L2 and of stores past the caches, on Zen 3",
             f"{zen3.cache('L2').bandwidth:g} and {zen3.dram_stream_bandwidth:g} GB/s",
             "own plans of Table 1 there; the test and held-out sets were looked at",
-        ],
-        [
-            "starting a visit, in the objective",
-            f"{microkernel.CALL_CYCLES:g} cycles",
-            "reductions in 1 to 32 pieces, and own plans of all three sets in two layouts, Zen 4",
-        ],
-        [
-            "how much better a plan has to be that was found from small tiles",
-            f"{incumbent.SMALL_TILES_GAIN:.1%}",
-            "seven own plans of AVX2 code, Zen 4",
-        ],
-        [
-            "what keeps a core busy for a part of each miss, twice as long with operations of two "
-            "slots",
-            ", ".join(times.BRIDGED),
-            "sampled plans of Table 1 and of the held-out set, AVX-512 code, Zen 4",
-        ],
-        [
-            "a step of a microkernel, handing work to other cores",
-            f"{microkernel.LOOP_CYCLES:g} cycles, {1e6 * cost.PARALLEL_START:g} us",
-            "estimates",
         ],
     ]
 

@@ -8,6 +8,7 @@ from math import isnan, nan
 from statistics import fmean, median
 
 from mopt_mlir.model.cost import MEMORY
+from mopt_mlir.wording import counted
 
 from ..summary import geometric_mean
 from .judgement import Trial, Verdict
@@ -139,7 +140,7 @@ def _volume_error(trial: Trial, resource: str) -> Figure:
     errors = [abs(flow.ratio(resource) - 1) for flow in flows]
     title = f"volume from {resource} where it is the slowest memory: median error"
     figure = _at_most(title, median(errors) if errors else nan, VOLUME_ERROR)
-    text = f"{figure.text} of {len(errors)} plan{'s' * (len(errors) != 1)}"
+    text = f"{figure.text} of {counted(len(errors), 'plan')}"
     return replace(figure, text=text, judged=len(errors) >= LEAST_VOLUMES)
 
 

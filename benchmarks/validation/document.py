@@ -8,6 +8,7 @@ from pathlib import Path
 from statistics import median
 
 from mopt_mlir.output import make_directory, write_output
+from mopt_mlir.wording import counted
 
 from .. import plots
 from ..comparison import Comparison
@@ -55,7 +56,7 @@ def write_document(
     make_directory(directory / DATA)
     try:
         drawn = {name: draw() for name, draw in _plots(judged(trials), comparisons)}
-        note = f"wrote {directory / NAME} and {len(drawn)} plot{'s' * (len(drawn) != 1)}"
+        note = f"wrote {directory / NAME} and {counted(len(drawn), 'plot')}"
     except ImportError:
         drawn = {}
         note = f"wrote {directory / NAME} without plots: pip install 'mopt-mlir[plot]'"

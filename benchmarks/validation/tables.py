@@ -9,6 +9,7 @@ from statistics import fmean, pstdev
 import numpy as np
 
 from mopt_mlir.model.cost import MEMORY
+from mopt_mlir.wording import counted
 
 from ..comparison import describe_sizes
 from ..latency import MEMORY as MEMORY_CHAIN
@@ -152,7 +153,7 @@ def _times_as_long(points: Sequence[Point]) -> str:
         return ""
     ratios = [point.seconds / point.prediction.cost for point in points]
     low, middle, high = np.quantile(ratios, (0.1, 0.5, 0.9))
-    return f"{middle:.2f} ({low:.2f} to {high:.2f}), {len(points)} plan{'s' * (len(points) != 1)}"
+    return f"{middle:.2f} ({low:.2f} to {high:.2f}), {counted(len(points), 'plan')}"
 
 
 def loss_rows(trial: Trial) -> Rows:

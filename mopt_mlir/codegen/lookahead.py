@@ -7,11 +7,15 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from mopt_mlir.codegen.index import Index
-from mopt_mlir.codegen.ranges import Range, Ranges, sizes_of
-from mopt_mlir.codegen.upcoming import (
+from mopt_mlir.codegen.prefetch.budget import (
     AHEAD_CYCLES,
     FMA_PER_CYCLE,
     LINE_BYTES,
+    has_room,
+    rows_at_once,
+)
+from mopt_mlir.codegen.ranges import Range, Ranges, sizes_of
+from mopt_mlir.codegen.upcoming import (
     NextBlock,
     NextInput,
     NextOutput,
@@ -21,9 +25,6 @@ from mopt_mlir.codegen.upcoming import (
     Upcoming,
     Visits,
     cache_of,
-    has_room,
-    reach,
-    rows_at_once,
 )
 from mopt_mlir.plan import Plan
 from mopt_mlir.problem import Problem, Role, Tensor
@@ -242,4 +243,4 @@ def _visits(outer: Visits | None, dim: str, through: Range, step: int) -> Visits
 
 def _bytes(tensor: Tensor, sizes: Mapping[str, int]) -> int:
     """Bytes of the box in `tensor` that a tile of `sizes` accesses."""
-    return tensor.element.size * prod(1 + reach(axis, sizes) for axis in tensor.axes)
+    return tensor.element.size * prod(1 + axis.reach(sizes) for axis in tensor.axes)

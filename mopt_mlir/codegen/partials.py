@@ -14,8 +14,8 @@ from typing import Any
 
 from mopt_mlir.codegen.builder import Builder
 from mopt_mlir.codegen.index import Index
+from mopt_mlir.codegen.prefetch.budget import LINE_BYTES
 from mopt_mlir.codegen.ranges import Range
-from mopt_mlir.codegen.upcoming import LINE_BYTES
 from mopt_mlir.microkernel import Microkernel
 from mopt_mlir.problem import Problem
 

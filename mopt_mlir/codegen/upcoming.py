@@ -9,33 +9,7 @@ from math import prod
 from mopt_mlir.codegen.builder import Builder
 from mopt_mlir.codegen.index import Index
 from mopt_mlir.codegen.ranges import Range, Ranges
-from mopt_mlir.microkernel import Microkernel
 from mopt_mlir.plan import Plan
-from mopt_mlir.problem import LinearForm
-
-LINE_BYTES = 64
-
-MOST_PREFETCHES = 1 / 4
-"""Of weights per multiply-add: where those that are used next need more, it is not worth while."""
-
-AHEAD_CYCLES = 800
-"""Between a prefetch of input and its use, while the core computes. Measured on Zen 5, cold: with
-half as many, plans whose channels come from memory for one register tile at a time take up to 8%
-longer; with twice as many they are as fast."""
-
-NEAR_CYCLES = 90
-"""Between a prefetch of input from L2 and its use. Measured on Granite Rapids: as good with 70 and
-with 110; without any, the core waits for every row that it reads from L2, up to 10% of the time."""
-
-FMA_PER_CYCLE = 2
-"""Reckoned with on every machine: code generation knows nothing but the plan."""
-
-AT_ONCE = 24
-"""Lines at most that are asked for at once: we take it for what a core waits for at the same time.
-Of more lines rows come one after the other: those of output on the machines that ask for it into L2
-alone, and those of weights that are packed next. (Measured on Zen 4, cold, with AVX-512 code: eight
-layers of Table 1 whose register tiles write 32 lines or more take 1.9% less time, by layer between
-6.5% less and 0.9% more.)"""
 
 
 @dataclass(frozen=True)
@@ -196,25 +170,3 @@ class Upcoming:
 def cache_of(plan: Plan) -> str:
     """The cache into which `plan` asks for what later register tiles read."""
     return "L2" if plan.prefetch == "both" else plan.prefetch
-
-
-def has_room(prefetches: int, kernel: Microkernel, taps: int) -> bool:
-    """Whether the multiply-adds of so many taps leave room for the prefetches beside them."""
-    registers = kernel.accumulators
-    return prefetches <= MOST_PREFETCHES * registers * taps
-
-
-def power_of_two(most: int) -> int:
-    """The largest one that is not more: it is cheap to divide by."""
-    return 1 << (most.bit_length() - 1)
-
-
-def rows_at_once(rows: int, size: int) -> int:
-    """Of so many rows of weights, of `size` bytes per step, that a register tile asks for, those
-    that it asks for in each step."""
-    return min(rows, max(1, rows * size // (LINE_BYTES // 2)))
-
-
-def reach(axis: LinearForm, sizes: Mapping[str, int]) -> int:
-    """From the first to the last index along an axis that a tile reads."""
-    return sum(coefficient * (sizes.get(dim, 1) - 1) for dim, coefficient in axis.terms)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from mopt_mlir.diagnostics import UserError
-from mopt_mlir.suggestions import instead_of
+from mopt_mlir.wording import instead_of
 
 if TYPE_CHECKING:
     from mopt_mlir.compiler.lowered import LoweredModule

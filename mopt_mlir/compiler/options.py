@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from mopt_mlir.diagnostics import UserError, emit
+from mopt_mlir.machine.spec import AUTO, HOST, MachineSpec
 
 if TYPE_CHECKING:
     from mopt_mlir.lowering.target import Target
     from mopt_mlir.pipeline.pass_base import Pass
-
-AUTO = "auto"
-HOST = "host"
 
 _MOST_CANDIDATES = 100
 
@@ -68,10 +66,10 @@ class CompileOptions:
     @property
     def planned_machine(self) -> str:
         """The machine to plan for, as `mopt_mlir.machine.resolve` takes it."""
-        base, *overrides = self.machine.split(",")
-        if base.strip() != AUTO or self.cpu in (None, HOST):
+        spec = MachineSpec.parse(self.machine)
+        if spec.base != AUTO or self.cpu is None or self.cpu == HOST:
             return self.machine
-        return ",".join([closest_machine(str(self.cpu)), *overrides])
+        return str(replace(spec, base=closest_machine(self.cpu)))
 
     def first_passes(self) -> str | Pass:
         """What runs in front of the lowering, for `mopt_mlir.add_passes`."""
@@ -116,19 +114,18 @@ class CompileOptions:
         from mopt_mlir.lowering.target import of_cpu
         from mopt_mlir.machine import resolve
 
-        base, *_ = self.machine.split(",")
-        is_host = base.strip() in (AUTO, HOST)
+        is_host = MachineSpec.parse(self.machine).base in (AUTO, HOST)
         return of_cpu(self.cpu or (HOST if is_host else resolve(self.machine).cpu))
 
     def compare_vectors(self, target: Target, module: Any) -> None:
         """Warn of plans for `module` that would not suit the CPU. Ones for narrower vectors may be
         what is wanted, unless both were named."""
-        from mopt_mlir.lowering.target import vector_bits
+        from mopt_mlir.lowering.target import vector_unit
         from mopt_mlir.machine import resolve
 
         if self.passes is not None:
             return
-        machine, bits = resolve(self.planned_machine, module), vector_bits(target)
+        machine, bits = resolve(self.planned_machine, module), vector_unit(target).bits
         if machine.vector_bits > bits or (self.cpu and machine.vector_bits < bits):
             emit(
                 "warning",
@@ -146,13 +143,13 @@ DEFAULTS = CompileOptions()
 def closest_machine(cpu: str) -> str:
     """The shipped machine for a CPU, by LLVM's name: its own, else that of the nearest ancestor
     with vectors as wide, else a generic one. Raises UserError as `lowering.target.of_cpu` does."""
-    from mopt_mlir.lowering.target import of_cpu, vector_bits
+    from mopt_mlir.lowering.target import of_cpu, vector_unit
     from mopt_mlir.machine.facts import lineage_of
     from mopt_mlir.machine.registry import names, shipped
 
-    bits = vector_bits(of_cpu(cpu))
+    unit = vector_unit(of_cpu(cpu))
     files = {name: shipped(name) for name in names()}
-    fitting = {name: file for name, file in files.items() if file.machine.vector_bits == bits}
+    fitting = {name: file for name, file in files.items() if file.machine.vector_bits == unit.bits}
     own = (name for name, file in fitting.items() if file.machine.cpu == cpu)
     related = (
         name
@@ -160,5 +157,4 @@ def closest_machine(cpu: str) -> str:
         for name, file in fitting.items()
         if file.microarchitecture == ancestor
     )
-    generic = "generic-avx512" if bits == 512 else "generic-avx2"
-    return next(own, None) or next(related, generic)
+    return next(own, None) or next(related, unit.generic_machine)

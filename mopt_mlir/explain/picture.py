@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from mopt_mlir.diagnostics import UserError
 from mopt_mlir.explain import units
 from mopt_mlir.explain.explanation import Explanation, Forecast, Transfer
+from mopt_mlir.wording import counted
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -191,7 +192,7 @@ def _draw_roofline(axes: Axes, forecast: Forecast, cores: int) -> None:
     axes.set_ylabel("speed (GFLOP/s)")
     axes.xaxis.set_major_formatter("{x:,g}")
     axes.yaxis.set_major_formatter("{x:,g}")
-    axes.set_title(f"Roofline of {cores} core{'s' * (cores > 1)}", loc="left")
+    axes.set_title(f"Roofline of {counted(cores, 'core')}", loc="left")
     handles, names = axes.get_legend_handles_labels()
     _legend_below(axes, handles[::-1], names[::-1])
 

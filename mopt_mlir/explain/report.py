@@ -12,6 +12,7 @@ from mopt_mlir.explain.explanation import CacheUse, Explanation, Forecast
 from mopt_mlir.explain.moves import INNERMOST, kernel_text
 from mopt_mlir.loop_nest import CORES, REDUCTION, REGISTERS, Loop, Packing, Step
 from mopt_mlir.problem import LinearForm, Problem, Tensor
+from mopt_mlir.wording import counted
 
 SHOWN = 5
 SHOWN_PER_LEVEL = 3
@@ -90,8 +91,8 @@ def _verdict(explanation: Explanation, forecast: Forecast) -> Iterator[str]:
     cores = explanation.cores
     yield (
         f"Predicted: {units.seconds(forecast.seconds)}, {units.speed(forecast.performance)}, "
-        f"{units.percent(forecast.performance / forecast.peak)} of the peak of {_cores(cores)} of "
-        f"{explanation.machine.name} ({units.speed(forecast.peak)})."
+        f"{units.percent(forecast.performance / forecast.peak)} of the peak of "
+        f"{counted(cores, 'core')} of {explanation.machine.name} ({units.speed(forecast.peak)})."
     )
     times = {"computing": forecast.core_seconds}
     times |= {f"{t.source} to {t.into}": t.seconds for t in forecast.transfers}
@@ -122,10 +123,6 @@ def _access(tensor: Tensor) -> str:
 
 def _form(form: LinearForm) -> str:
     return " + ".join(dim if factor == 1 else f"{factor}*{dim}" for dim, factor in form.terms)
-
-
-def _cores(number: int) -> str:
-    return f"{number} core{'s' * (number > 1)}"
 
 
 # ---- loops ---------------------------------------------------------------------------------------
@@ -162,7 +159,7 @@ def _step(explanation: Explanation, step: Step) -> str:
 def _about(step: Step) -> str:
     if isinstance(step, Packing):
         place = "before all loops" if step.place == "whole" else f"per tile of {step.place}"
-        return f"{units.size(step.bytes)} of panels, {place}, by {_cores(step.cores)}"
+        return f"{units.size(step.bytes)} of panels, {place}, by {counted(step.cores, 'core')}"
     if step.band == REDUCTION:
         return f"{step.trips} steps of the reduction"
     what = {CORES: "shares", REGISTERS: "register tiles"}.get(step.band, f"{step.band} tiles")

@@ -21,7 +21,7 @@ from mopt_mlir.planning.plan_attribute import NAME
 from mopt_mlir.planning.planner import Planner
 from mopt_mlir.planning.solving import Planning, Request
 from mopt_mlir.problem import NoPlanError, Problem
-from mopt_mlir.suggestions import instead_of
+from mopt_mlir.wording import instead_of
 
 ANY = "auto"
 """The machine that a plan was made for, or where there is no plan yet, this host."""

@@ -12,6 +12,8 @@ from typing import Any
 
 from mopt_mlir.diagnostics import UserError
 from mopt_mlir.lowering.optimiser import optimise
+from mopt_mlir.machine.spec import HOST
+from mopt_mlir.machine.vector_unit import AVX2, VectorUnit, widest
 
 _LIST_CPUS = """
 import llvmlite.binding as llvm
@@ -20,7 +22,6 @@ llvm.Target.from_default_triple().create_target_machine(cpu="help")
 """
 
 _VECTOR_EXTENSIONS = ("avx", "fma")  # how their names begin
-_NEEDED = frozenset({"avx2", "fma"})  # by every microkernel
 
 _PROBE = """
 define void @callee{i}(ptr %p) "target-cpu"="x86-64" "target-features"="+{feature}" {{
@@ -78,12 +79,12 @@ def host() -> Target:
 
 @cache
 def of_cpu(name: str) -> Target:
-    """The target for a CPU that LLVM knows, e.g. `znver5`, or for the host if `name` is `host`.
+    """The target for a CPU that LLVM knows, e.g. `znver5`, or for the host if `name` is HOST.
 
     Raises UserError, with similar names, if LLVM does not know it, and for a CPU without AVX2 and
     FMA.
     """
-    if name == "host":
+    if name == HOST:
         target = host()
     elif name in known_cpus():
         target = Target(name, _WIDE_VECTORS)
@@ -95,7 +96,7 @@ def of_cpu(name: str) -> Target:
             else "such as haswell, skylake-avx512 or znver4"
         )
         raise UserError(f"LLVM knows no CPU '{name}'; {hint}")
-    if not vector_features(target) >= _NEEDED:
+    if widest(vector_features(target)) is None:
         raise UserError(
             f"CPU '{name}' has no AVX2 and FMA, which the generated code needs; "
             "the least that serves is haswell or x86-64-v3"
@@ -127,9 +128,9 @@ def check_runs_here(target: Target) -> None:
         )
 
 
-def vector_bits(target: Target) -> int:
-    """Bits of the widest vectors that `target` computes with."""
-    return 512 if "avx512f" in vector_features(target) else 256
+def vector_unit(target: Target) -> VectorUnit:
+    """The widest vectors that `target` computes with."""
+    return widest(vector_features(target)) or AVX2
 
 
 @cache

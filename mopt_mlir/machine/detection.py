@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from mopt_mlir.diagnostics import UserError
 from mopt_mlir.machine.calibration import Calibration
-from mopt_mlir.machine.facts import AVX2, AVX512, HostFacts
+from mopt_mlir.machine.facts import HostFacts
 from mopt_mlir.machine.files import MachineFile
 from mopt_mlir.machine.machine import Cache, Machine
 from mopt_mlir.machine.provenance import (
@@ -25,8 +25,9 @@ from mopt_mlir.machine.provenance import (
     Source,
     describe_file,
 )
-
-NAME = "host"
+from mopt_mlir.machine.spec import HOST
+from mopt_mlir.machine.vector_unit import AVX2, widest
+from mopt_mlir.wording import counted
 
 _CPU = Source(SYSTEM, "the CPU's model and features")
 _CACHES = Source(SYSTEM, "the caches in sysfs")
@@ -54,19 +55,17 @@ def describe_host(
         together = _measured(calibration, min(facts.cores, calibration.threads))
         host = host.with_fields(calibration.all_cores(machine), together)
     host.machine.check()
-    return replace(host, machine=replace(host.machine, name=NAME))
+    return replace(host, machine=replace(host.machine, name=HOST))
 
 
-def machine_of(
-    facts: HostFacts, shipped: Iterable[MachineFile], calibration: Calibration | None = None
-) -> Machine:
-    """As `describe_host`, without the sources."""
-    return describe_host(facts, shipped, calibration).machine
+def machine_of(facts: HostFacts, shipped: Iterable[MachineFile]) -> Machine:
+    """As `describe_host`, without the sources and a calibration."""
+    return describe_host(facts, shipped).machine
 
 
 def _measured(calibration: Calibration, cores: int) -> Source:
     doubtful = ", doubtful" if calibration.remarks else ""
-    busy = f"{cores} core{'s' * (cores > 1)} busy"
+    busy = f"{counted(cores, 'core')} busy"
     return Source(CALIBRATION, f"{busy}, measured {calibration.date}{doubtful}")
 
 
@@ -80,7 +79,7 @@ def _nearest(facts: HostFacts, shipped: Iterable[MachineFile]) -> MachineFile:
     by_microarchitecture = {file.microarchitecture: file for file in shipped}
     known = (by_microarchitecture.get(name) for name in facts.lineage)
     nearest = next(filter(None, known), None)
-    if nearest is None or not facts.features >= AVX2:
+    if nearest is None or widest(facts.features) is None:
         raise UserError(
             "this host has no AVX2 and FMA, which the generated code needs; "
             "name a machine to compile for another, e.g. machine=haswell"
@@ -89,9 +88,9 @@ def _nearest(facts: HostFacts, shipped: Iterable[MachineFile]) -> MachineFile:
 
 
 def _vector_unit(facts: HostFacts) -> dict[str, str | int]:
-    wide = facts.features >= AVX512
-    unit = {"vector_bits": 512 if wide else 256, "vector_registers": 32 if wide else 16}
-    return {"cpu": facts.cpu, **unit} if facts.cpu else {**unit}
+    unit = widest(facts.features) or AVX2
+    fields = {"vector_bits": unit.bits, "vector_registers": unit.registers}
+    return {"cpu": facts.cpu, **fields} if facts.cpu else {**fields}
 
 
 def _caches(machine: Machine, facts: HostFacts) -> dict[str, int | bool]:

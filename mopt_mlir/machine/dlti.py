@@ -17,6 +17,7 @@ from typing import Any
 
 from mopt_mlir.bindings import bindings_of
 from mopt_mlir.machine.machine import Machine
+from mopt_mlir.machine.vector_unit import with_bits
 
 DEVICE = "CPU"
 """The device, as the dialect's documentation calls it, whose figures are meant for us."""
@@ -32,7 +33,6 @@ NAMES: Mapping[str, tuple[tuple[str, ...], ...]] = {
 """Field of a machine -> the keys that lead to it, in the order in which they are tried."""
 
 _CONTAINERS = ("#dlti.target_system_spec<", "#dlti.map<", "#dlti.dl_spec<")
-_AVX512_BITS, _AVX512_REGISTERS, _AVX_REGISTERS = 512, 32, 16
 
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|->|[<>=]=|.', re.DOTALL)
 _NUMBER = re.compile(r'"?\s*(\d+)\s*"?(?:\s*:\s*\w+)?')
@@ -73,9 +73,7 @@ def refined(machine: Machine, figures: Mapping[str, int]) -> Machine:
     changed = machine.override(fields) if fields else machine
     if changed.vector_bits == machine.vector_bits:
         return changed
-    wide = changed.vector_bits == _AVX512_BITS
-    registers = _AVX512_REGISTERS if wide else _AVX_REGISTERS
-    return replace(changed, vector_registers=registers)
+    return replace(changed, vector_registers=with_bits(changed.vector_bits).registers)
 
 
 def _texts(module: Any) -> list[str]:

@@ -14,14 +14,13 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mopt_mlir.machine.vector_unit import AVX2, AVX512
+
 if TYPE_CHECKING:
     from archspec.cpu import Microarchitecture
 
 SYSFS = Path("/sys/devices/system/cpu")
 CPUINFO = Path("/proc/cpuinfo")
-
-AVX2 = frozenset({"avx2", "fma"})
-AVX512 = frozenset({"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"})
 
 _AMX, _PREFETCH_CODE = "amx-tile", "prefetchi"
 """Instructions, by LLVM's names, that came with Sapphire Rapids and with Granite Rapids."""
@@ -174,7 +173,7 @@ def _lineage(target: Microarchitecture) -> tuple[str, ...]:
 
 
 def _vectors(target: Microarchitecture) -> frozenset[str]:
-    return frozenset(target.features) & (AVX2 | AVX512)
+    return frozenset(target.features) & (AVX2.features | AVX512.features)
 
 
 def _llvm_names(target: Microarchitecture) -> frozenset[str]:

@@ -18,14 +18,10 @@ from mopt_mlir.machine.provenance import (
     Source,
     describe_file,
 )
+from mopt_mlir.machine.spec import AUTO, HOST, MachineSpec
 
 SHIPPED = Path(__file__).parent
 """The machine files lie beside this module, also in a wheel."""
-
-HOST = "host"
-
-AUTO = "auto"
-"""The host, as far as the module to compile does not describe its machine, see `dlti`."""
 
 
 @cache
@@ -85,27 +81,24 @@ def resolve(spec: str, module: Any = None) -> Machine:
 
 def describe(spec: str, module: Any = None) -> Described:
     """`resolve`, with the source of each figure."""
-    base, *overrides = (part.strip() for part in spec.split(","))
-    if base.endswith(".toml"):
-        machine = describe_file(files.read(Path(base)), FILE)
-    elif base == AUTO:
-        machine = _refined(describe_host(), module)
-    elif base == HOST:
-        machine = describe_host()
-    elif base in names():
-        machine = describe_file(shipped(base), SHIPPED_FILE)
-    else:
-        raise UserError(_unknown(base))
-    fields: dict[str, str] = {}
-    for override in overrides:
-        key, equals, value = override.partition("=")
-        if not equals or not key or not value:
-            raise UserError(f"machine '{spec}': '{override}' is not of the form field=value")
-        fields[key.strip()] = value.strip()
+    named = MachineSpec.parse(spec)
+    machine = _base(named.base, module)
     try:
-        return machine.override(fields) if fields else machine
+        return machine.override(named.overrides) if named.overrides else machine
     except ValueError as error:
         raise UserError(f"machine '{spec}': {error}") from None
+
+
+def _base(name: str, module: Any) -> Described:
+    if name.endswith(".toml"):
+        return describe_file(files.read(Path(name)), FILE)
+    if name == AUTO:
+        return _refined(describe_host(), module)
+    if name == HOST:
+        return describe_host()
+    if name in names():
+        return describe_file(shipped(name), SHIPPED_FILE)
+    raise UserError(_unknown(name))
 
 
 def _refined(host: Described, module: Any) -> Described:

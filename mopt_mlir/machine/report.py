@@ -11,6 +11,7 @@ from mopt_mlir.machine.provenance import Described, Value
 from mopt_mlir.machine.quantities import QUANTITIES
 from mopt_mlir.machine.ranges import RANGES
 from mopt_mlir.problem import ElementType
+from mopt_mlir.wording import counted
 
 UNITS = {
     **{name: found.unit for name, found in RANGES.items() if name != "capacity_factor"},
@@ -65,7 +66,7 @@ def toml_of(described: Described) -> str:
 def table_of(calibration: Calibration) -> str:
     """What was measured: a line per quantity, a column per number of cores."""
     counts = list(calibration.figures[QUANTITIES[0].name])
-    head = ("", *(f"{n} core{'s' * (n > 1)}" for n in counts), "")
+    head = ("", *(counted(n, "core") for n in counts), "")
     rows = [
         (q.name, *(f"{calibration.figures[q.name][n]:.1f}" for n in counts), q.unit)
         for q in QUANTITIES

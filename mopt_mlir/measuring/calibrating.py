@@ -23,6 +23,7 @@ from mopt_mlir.machine.facts import HostFacts, observe
 from mopt_mlir.machine.quantities import PEAKS, QUANTITIES, READS, Quantity
 from mopt_mlir.machine.registry import names, shipped
 from mopt_mlir.measuring.bench import HostBench
+from mopt_mlir.wording import counted
 
 SECONDS = 15.0
 """Of measuring; three times as long if the figures contradict each other."""
@@ -158,15 +159,15 @@ def contradictions(figures: Figures) -> Iterator[str]:
             if far > TOLERANCE * near:
                 yield (
                     f"{outer.name} ({far:.0f} GB/s) is faster than {inner.name} ({near:.0f} GB/s) "
-                    f"{_on(threads)}"
+                    f"on {counted(threads, 'core')}"
                 )
     for quantity in QUANTITIES:
         by_threads = figures[quantity.name]
         for (few, slow), (many, fast) in pairwise(by_threads.items()):
             if slow > TOLERANCE * fast:
                 yield (
-                    f"{quantity.name} is slower {_on(many)} ({fast:.0f} {quantity.unit}) "
-                    f"than {_on(few)} ({slow:.0f})"
+                    f"{quantity.name} is slower on {counted(many, 'core')} "
+                    f"({fast:.0f} {quantity.unit}) than on {counted(few, 'core')} ({slow:.0f})"
                 )
     single, double = (figures[peak.name][1] for peak in PEAKS)
     if not 1 / TOLERANCE < single / (2 * double) < TOLERANCE:
@@ -181,7 +182,3 @@ def disturbances(samples: Samples) -> Iterable[str]:
             f"the machine was busy: of {slow} of the {len(samples)} figures, half of the runs were "
             f"more than {1 - BUSY:.0%} below the best; measure again when nothing else runs"
         )
-
-
-def _on(threads: int) -> str:
-    return f"on {threads} core{'s' * (threads > 1)}"

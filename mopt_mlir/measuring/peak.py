@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mopt_mlir.lowering.target import check_runs_here, of_cpu, vector_bits
+from mopt_mlir.lowering.target import check_runs_here, of_cpu, vector_unit
 from mopt_mlir.machine.facts import observe
 from mopt_mlir.measuring.bench import numbers
 from mopt_mlir.measuring.kernels import CHAINS, compiled
@@ -28,7 +28,7 @@ def measure_peak(
     element = ElementType(element)
     target = of_cpu(cpu or "host")
     check_runs_here(target)
-    bits = vector_bits(target)
+    bits = vector_unit(target).bits
     lanes = bits // (8 * element.size)
     kernel = compiled(bits, cpu)[f"fma_{element.value}"]
     values = [(numbers(element, lanes),) for _ in range(threads)]

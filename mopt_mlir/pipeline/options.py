@@ -11,7 +11,7 @@ from dataclasses import MISSING, Field, dataclass, field, fields
 from typing import Any, TypeVar
 
 from mopt_mlir.diagnostics import UserError
-from mopt_mlir.suggestions import instead_of
+from mopt_mlir.wording import instead_of
 
 Value = str | int | float | bool
 

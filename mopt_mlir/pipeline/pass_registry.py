@@ -7,7 +7,7 @@ from typing import Any
 
 from mopt_mlir.diagnostics import UserError
 from mopt_mlir.pipeline.pass_base import Pass
-from mopt_mlir.suggestions import instead_of
+from mopt_mlir.wording import instead_of
 
 REGISTRY: dict[str, str | type[Pass]] = {
     "mopt-analyze": "mopt_mlir.passes.analyze:AnalyzePass",

@@ -15,6 +15,7 @@ from mopt_mlir.tools.command_line import (
     compile_options,
     run_tool,
 )
+from mopt_mlir.wording import counted
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -94,8 +95,14 @@ def _run(arguments: argparse.Namespace) -> int:
     names = _public_functions(module)
     if not names:
         raise UserError("there is no function to run", arguments.input)
-    progress = Console(stderr=True)
-    steps = track(names, "Compiling, running and checking", console=progress, transient=True)
+    screen = Console(stderr=True)
+    steps = track(
+        names,
+        "Compiling, running and checking",
+        console=screen,
+        transient=True,
+        disable=not screen.is_terminal,
+    )
     results = [_result(source, name, run, options) for name in steps]
     print_tables(_table(results, machine, options.threads), NOTES)
     wrong = [result.measured.entry for result in results if not result.is_right]
@@ -170,7 +177,7 @@ def _table(results: Iterable[Result], machine: Machine, threads: int) -> Table:
     from rich import box
     from rich.table import Table
 
-    cores = f"{threads} core{'s' * (threads > 1)}"
+    cores = counted(threads, "core")
     table = Table(
         title=f"Planned for {machine.name} ({machine.cpu}), run on {cores}",
         box=box.SIMPLE_HEAD,

@@ -95,7 +95,8 @@ def _calibrate(threads: int | None) -> tuple[Calibration, Path]:
     observed = facts.observe()
     threads = calibrating.cores_to_measure(threads, observed)
     path = calibration.prepare(calibration.Identity.of(observed))
-    with Progress(console=Console(stderr=True), transient=True) as progress:
+    screen = Console(stderr=True)
+    with Progress(console=screen, transient=True, disable=not screen.is_terminal) as progress:
         task = progress.add_task("Measuring this machine", total=1.0)
         measured = calibrating.calibrate(
             threads, lambda share: progress.update(task, completed=share)

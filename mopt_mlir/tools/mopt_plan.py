@@ -16,6 +16,7 @@ from mopt_mlir.tools.command_line import (
     add_plan_cache_option,
     run_tool,
 )
+from mopt_mlir.wording import counted
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -139,7 +140,7 @@ def _clear_cache() -> None:
         removed = PlanCache().clear()
     except OSError as error:
         raise UserError(f"cannot remove it: {error.strerror}", error.filename or "") from None
-    to_stderr(f"mopt-plan: {removed} plan{'s' * (removed != 1)} removed")
+    to_stderr(f"mopt-plan: {counted(removed, 'plan')} removed")
 
 
 @contextmanager
@@ -166,7 +167,7 @@ def _table(planned: Sequence[Planned]) -> Table:
 
     machine, threads = planned[0].machine, planned[0].request.threads
     table = Table(
-        title=f"Planned for {machine.name} ({machine.cpu}), {threads} core{'s' * (threads > 1)}",
+        title=f"Planned for {machine.name} ({machine.cpu}), {counted(threads, 'core')}",
         box=box.SIMPLE_HEAD,
         padding=(0, 1, 0, 0),
     )

@@ -14,6 +14,7 @@ from mopt_mlir.tools.command_line import (
     compile_options,
     run_tool,
 )
+from mopt_mlir.wording import counted
 
 if TYPE_CHECKING:
     from mopt_mlir.measuring.running import Measurement
@@ -73,7 +74,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def _text(measured: Measurement) -> str:
     caches = "cold" if measured.cold else "warm"
-    threads = f"{measured.threads} thread{'s' * (measured.threads > 1)}"
+    threads = counted(measured.threads, "thread")
     line = f"{measured.entry}: {_time(measured.time)}"
     if measured.gflops is not None and measured.share_of_peak is not None:
         line += f", {measured.gflops:.1f} GFLOP/s, {measured.share_of_peak:.1%} of peak"

@@ -17,8 +17,8 @@ from mopt_mlir.lowering.target import (
     check_runs_here,
     known_cpus,
     of_cpu,
-    vector_bits,
     vector_features,
+    vector_unit,
 )
 
 F32 = np.float32
@@ -452,7 +452,7 @@ def test_code_that_cannot_run_here_is_refused(monkeypatch):
     ],
 )
 def test_what_a_cpu_has_is_what_llvm_knows_of_it(cpu, bits, some):
-    assert vector_bits(of_cpu(cpu)) == bits
+    assert vector_unit(of_cpu(cpu)).bits == bits
     features = vector_features(of_cpu(cpu))
     assert some <= features
     assert ("avx512f" in features) == (bits == 512)

@@ -12,12 +12,14 @@ from mopt_mlir.diagnostics import UserError
 from mopt_mlir.machine import Machine, by_name, host, names, report, resolve
 from mopt_mlir.machine import facts as facts_module
 from mopt_mlir.machine.detection import describe_host, machine_of
-from mopt_mlir.machine.facts import AVX2, AVX512, CacheFacts, HostFacts, observe
+from mopt_mlir.machine.facts import CacheFacts, HostFacts, observe
 from mopt_mlir.machine.files import read
 from mopt_mlir.machine.registry import SHIPPED, describe, shipped
 from mopt_mlir.problem import ElementType
 
-ZEN5 = HostFacts("x86_64", "znver5", ("zen5", "zen4", "x86_64_v4", "x86_64_v3"), AVX2 | AVX512)
+AVX2 = frozenset({"avx2", "fma"})
+AVX512 = AVX2 | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
+ZEN5 = HostFacts("x86_64", "znver5", ("zen5", "zen4", "x86_64_v4", "x86_64_v3"), AVX512)
 
 
 def machine_on(facts: HostFacts) -> Machine:

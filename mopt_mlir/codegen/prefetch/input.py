@@ -21,26 +21,21 @@ from typing import Any
 from mopt_mlir.codegen.builder import Builder
 from mopt_mlir.codegen.index import Index
 from mopt_mlir.codegen.operands import element
+from mopt_mlir.codegen.prefetch.budget import AHEAD_CYCLES, LINE_BYTES, steps_within
 from mopt_mlir.codegen.ranges import Range, nearest
-from mopt_mlir.codegen.upcoming import (
-    AHEAD_CYCLES,
-    FMA_PER_CYCLE,
-    LINE_BYTES,
-    NEAR_CYCLES,
-    NextInput,
-    Upcoming,
-    part_of,
-    reach,
-)
+from mopt_mlir.codegen.upcoming import NextInput, Upcoming, part_of
 from mopt_mlir.microkernel import Microkernel
 from mopt_mlir.problem import Problem, Role, Tensor
+
+NEAR_CYCLES = 90
+"""Between a prefetch of input from L2 and its use. Measured on Granite Rapids: as good with 70 and
+with 110; without any, the core waits for every row that it reads from L2, up to 10% of the time."""
 
 SHORT_REDUCTION = 576
 """Below so many outer products the prefetch goes to a later register tile, since the first steps of
 a tile, which nobody would prefetch, are too large a part of it. Measured on Zen 5: with 288 of them
 (3x3 taps of 32 channels) this is 7% faster, from 576 on it is as fast or slower."""
 
-_FMA_LATENCY = 4  # cycles
 
 FEW_PASSES = 8
 """Through the input, of which the first finds it outside of L2: where there are more, asking for it
@@ -221,13 +216,6 @@ class InputPrefetch:
         return later.along is not None and depth < self.ranges[later.along].depth
 
 
-def steps_within(cycles: int, kernel: Microkernel) -> int:
-    """Outer products of `kernel` that take so many cycles, if a core starts two multiply-adds in
-    each. (Zen 4 starts one of 512 bits, so that it takes twice as long.)"""
-    registers = kernel.accumulators
-    return cycles // max(registers // FMA_PER_CYCLE, _FMA_LATENCY)
-
-
 def _part(
     builder: Builder, lines: Sequence[Index], ranges: Mapping[str, Range], later: NextInput
 ) -> list[Index]:
@@ -264,4 +252,4 @@ def _lines(tensor: Tensor, sizes: Mapping[str, int], axes: int) -> list[Index]:
 def last_offset(tensor: Tensor, sizes: Mapping[str, int], axes: int = 1) -> int:
     """The offset of the last element of a run along so many of the last axes."""
     steps = zip(tensor.axes[-axes:], tensor.strides[-axes:], strict=True)
-    return sum(reach(axis, sizes) * (step or 1) for axis, step in steps)
+    return sum(axis.reach(sizes) * (step or 1) for axis, step in steps)

@@ -16,9 +16,10 @@ from math import prod
 
 from mopt_mlir.codegen.accumulators import Accumulators
 from mopt_mlir.codegen.index import Condition, Index
-from mopt_mlir.codegen.prefetch.input import last_offset, runs, steps_within
+from mopt_mlir.codegen.prefetch.budget import AT_ONCE, LINE_BYTES, power_of_two, steps_within
+from mopt_mlir.codegen.prefetch.input import last_offset, runs
 from mopt_mlir.codegen.ranges import Range
-from mopt_mlir.codegen.upcoming import AT_ONCE, LINE_BYTES, Upcoming, Visits
+from mopt_mlir.codegen.upcoming import Upcoming, Visits
 from mopt_mlir.microkernel import Microkernel
 from mopt_mlir.problem import Tensor
 
@@ -147,8 +148,7 @@ class _ByRow:
     @property
     def _apart(self) -> int:
         """Steps from one row to the next: a power of two, by which it is cheap to divide."""
-        most = self.steps // self.sizes[self.rows]
-        return 1 << max(most.bit_length() - 1, 0)
+        return power_of_two(max(self.steps // self.sizes[self.rows], 1))
 
 
 def _most_rows(output: Accumulators, sizes: Mapping[str, int]) -> str | None:

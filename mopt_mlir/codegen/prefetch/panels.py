@@ -10,9 +10,10 @@ from typing import Any
 from mopt_mlir.codegen.builder import Builder
 from mopt_mlir.codegen.index import Index
 from mopt_mlir.codegen.operands import Panels
+from mopt_mlir.codegen.prefetch.budget import LINE_BYTES
 from mopt_mlir.codegen.prefetch.weights import LEFT_TO_L2
 from mopt_mlir.codegen.ranges import Range
-from mopt_mlir.codegen.upcoming import LINE_BYTES, NextWeights, part_of
+from mopt_mlir.codegen.upcoming import NextWeights, part_of
 
 
 @dataclass(frozen=True)

@@ -18,17 +18,9 @@ from typing import Any
 from mopt_mlir.codegen.builder import Builder
 from mopt_mlir.codegen.index import Condition, Index
 from mopt_mlir.codegen.operands import element
+from mopt_mlir.codegen.prefetch.budget import AT_ONCE, LINE_BYTES, has_room, power_of_two
 from mopt_mlir.codegen.ranges import Range
-from mopt_mlir.codegen.upcoming import (
-    AT_ONCE,
-    LINE_BYTES,
-    NextInput,
-    Upcoming,
-    has_room,
-    part_of,
-    power_of_two,
-    reach,
-)
+from mopt_mlir.codegen.upcoming import NextInput, Upcoming, part_of
 from mopt_mlir.microkernel import Microkernel
 from mopt_mlir.problem import Problem, Tensor
 
@@ -73,7 +65,7 @@ class Pixels:
         tap = next((dim for dim in outer if dim in tensor.axes[row].dims), None)
         taps = 1 if tap is None else ranges[tap].size
         apart = dict(tensor.axes[row].terms)[along] if taps == 1 else 1
-        last = reach(tensor.axes[row], {along: sizes[along], tap or "": taps})
+        last = tensor.axes[row].reach({along: sizes[along], tap or "": taps})
         each, part = part_of(builder, -(-(last // apart + 1) // taps), later, ranges)
         others = [dim for dim in sizes if dim != along]
         rows = [

@@ -14,18 +14,15 @@ from typing import Any
 from mopt_mlir.codegen.builder import Builder
 from mopt_mlir.codegen.index import Index
 from mopt_mlir.codegen.operands import Panels, element
-from mopt_mlir.codegen.ranges import Range
-from mopt_mlir.codegen.upcoming import (
+from mopt_mlir.codegen.prefetch.budget import (
     AT_ONCE,
     LINE_BYTES,
-    NextBlock,
-    NextWeights,
-    Turn,
     has_room,
-    part_of,
     power_of_two,
     rows_at_once,
 )
+from mopt_mlir.codegen.ranges import Range
+from mopt_mlir.codegen.upcoming import NextBlock, NextWeights, Turn, part_of
 from mopt_mlir.microkernel import Microkernel
 from mopt_mlir.problem import Problem, Tensor
 

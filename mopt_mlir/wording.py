@@ -1,4 +1,4 @@
-"""Ways out of names that are not known."""
+"""Phrases that messages and reports share."""
 
 from __future__ import annotations
 
@@ -12,3 +12,8 @@ def instead_of(name: str, known: Iterable[str]) -> str:
     if close := get_close_matches(name, names, 1):
         return f"did you mean '{close[0]}'?"
     return f"known: {', '.join(names) or 'none'}"
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 core`, `2 cores`."""
+    return f"{number} {noun}{'s' * (number != 1)}"
