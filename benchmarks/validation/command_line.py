@@ -12,7 +12,7 @@ from mopt_mlir.tools.command_line import Parser, run_tool
 from ..command_line import names
 from ..protocol import ISAS
 from ..workloads import LAYOUTS
-from .places import DIRECTORY, HELDOUT, TESTSET
+from .places import DIRECTORY, HELDOUT, NETWORKS, TESTSET
 
 DESCRIPTION = """\
 Compare what the model predicts of many plans with what measuring them and simulating their memory
@@ -53,8 +53,8 @@ def _add_measure(commands: Any) -> None:
         "--operators",
         default="table1",
         metavar="FILE",
-        help=f"table1 (default), {TESTSET} (others, to test the model with), {HELDOUT} (others "
-        "again, for the last test), or a JSON file of the form of Table 1",
+        help=f"table1 (default), {TESTSET} (others, to test the model with), {HELDOUT} and "
+        f"{NETWORKS} (others again, for the last tests), or a JSON file of the form of Table 1",
     )
     measure.add_argument("--only", type=names, default=[], metavar="NAMES", help="of these, only")
     measure.add_argument(

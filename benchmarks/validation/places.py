@@ -6,7 +6,7 @@ from pathlib import Path
 
 DIRECTORY = Path("build/validation")
 
-TESTSET, HELDOUT = "testset", "heldout"
+TESTSET, HELDOUT, NETWORKS = "testset", "heldout", "networks"
 """Operators to judge the model by, beside Table 1."""
 
-LISTS = {name: Path(__file__).with_name(f"{name}.json") for name in (TESTSET, HELDOUT)}
+LISTS = {name: Path(__file__).with_name(f"{name}.json") for name in (TESTSET, HELDOUT, NETWORKS)}
