@@ -105,6 +105,10 @@ def quotient(ours: Record | None, peer: Record | None) -> float:
     return ours.gflops_median / peer.gflops_median
 
 
+SIZES = "k,hxw,c,rxs/stride"
+"""The head of a column of `describe_sizes`."""
+
+
 def describe_sizes(sizes: dict[str, object]) -> str:
     """`64,56x56,64,3x3/2`: output channels, output rows x columns, input channels, filter, stride.
     In front a batch, behind it dilations, where they are not 1."""

@@ -10,7 +10,7 @@ from mopt_mlir.output import make_directory, write_output
 from mopt_mlir.wording import counted
 
 from . import plots
-from .comparison import Comparison
+from .comparison import SIZES, Comparison
 from .peers import REGISTRY
 from .protocol import Protocol
 from .runner import ROUNDS
@@ -198,7 +198,7 @@ def _results(comparison: Comparison, drawn: set[str]) -> Iterator[str]:
         if (name := f"{configuration.slug}{suffix}.svg") in drawn:
             yield f"![{configuration.title}: {what}]({FIGURES}/{name})\n"
     titles = [REGISTRY[peer].title for peer in comparison.peers]
-    columns = ("operator", "k,hxw,c,rxs/stride", *titles, "best peer", "ours / best")
+    columns = ("operator", SIZES, *titles, "best peer", "ours / best")
     rows = [cells(row, comparison.peers) for row in comparison.rows]
     yield markdown((*columns, "of peak", "of roofline"), [*rows, *mean_rows(comparison)])
     for record in comparison.wrong:

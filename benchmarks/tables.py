@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from math import isnan
 from typing import TYPE_CHECKING
 
-from .comparison import Comparison, Row
+from .comparison import SIZES, Comparison, Row
 from .peers import BEST_OF_5, OURS, REGISTRY
 from .results import Record
 from .summary import geometric_mean
@@ -23,7 +23,7 @@ def comparison_table(comparison: Comparison) -> Table:
 
     table = Table(title=title(comparison), caption=caption(comparison), padding=(0, 1, 0, 0))
     table.add_column("operator", no_wrap=True)
-    table.add_column("k,hxw,c,rxs/stride", no_wrap=True)
+    table.add_column(SIZES, no_wrap=True)
     for peer in comparison.peers:
         table.add_column(REGISTRY[peer].title, justify="right")
     table.add_column("best peer", no_wrap=True)

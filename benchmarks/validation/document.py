@@ -248,7 +248,8 @@ def _misjudged(trials: Sequence[Trial]) -> Iterator[str]:
 def _comparison(title: str, comparison: Comparison, drawn: set[str]) -> Iterator[str]:
     configuration, head = comparison.results.configuration, comparison.results.head
     machine = head["machine"]
-    yield f"### {configuration.title}, {machine['planned_for']['cpu']}\n"
+    operators = Path(head["arguments"]["operators"]).stem
+    yield f"### {configuration.title}, {machine['planned_for']['cpu']}, {operators}\n"
     yield (
         f"Mean GFLOP/s of {head['arguments']['repeat']} runs with 95% confidence intervals, caches "
         f"{'flushed before each' if configuration.cold else 'warm'}; {machine['cpu']}, planned for "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..comparison import Comparison, Row
+from ..comparison import SIZES, Comparison, Row
 from ..peers import OURS, REGISTRY
 from ..results import Record
 from ..summary import geometric_mean
@@ -13,7 +13,7 @@ BEST_OF_FIVE = "mopt-5"
 
 def columns(comparison: Comparison) -> list[str]:
     titles = (REGISTRY[peer].title for peer in comparison.peers)
-    return ["operator", *titles, "best other", "ours / best other"]
+    return ["operator", SIZES, *titles, "best other", "ours / best other"]
 
 
 def rows(comparison: Comparison) -> Rows:
@@ -26,6 +26,7 @@ def rows(comparison: Comparison) -> Rows:
         found.append(
             [
                 row.operator,
+                row.sizes,
                 *(_mean_rate(row.records.get(peer)) for peer in comparison.peers),
                 REGISTRY[best.peer].title if best else "",
                 number(_ratio(one, best)) if best and one and one.is_correct else "",
@@ -35,7 +36,7 @@ def rows(comparison: Comparison) -> Rows:
         if ours in comparison.peers:
             speedups = [_speedup(comparison, ours, peer) for peer in (*comparison.peers, None)]
             *cells, over_best = map(number, speedups)
-            found.append([f"{REGISTRY[ours].title} / ...", *cells, "", over_best])
+            found.append([f"{REGISTRY[ours].title} / ...", "", *cells, "", over_best])
     return found
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from mopt_mlir.model.cost import MEMORY
 from mopt_mlir.wording import counted
 
-from ..comparison import describe_sizes
+from ..comparison import SIZES, describe_sizes
 from ..latency import MEMORY as MEMORY_CHAIN
 from ..latency import PARTS
 from ..runner import sizes_of
@@ -26,7 +26,7 @@ Rows = list[list[str]]
 
 LOSS_COLUMNS = (
     "operator",
-    "k,hxw,c,rxs/stride",
+    SIZES,
     "best sampled, GFLOP/s",
     "top-1",
     "top-2",

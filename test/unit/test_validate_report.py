@@ -360,7 +360,8 @@ def test_the_document_is_made_again_of_the_data_beside_it(tmp_path):
     bench = [tmp_path / name for name in ("a-cold-1.json", "a-cold-1-other.json")]
     other = {**HEAD["machine"], "planned_for": {**HEAD["machine"]["planned_for"], "cpu": "other"}}
     Results(head, [], [], []).write(bench[0])
-    Results({**head, "machine": other}, [], [], []).write(bench[1])
+    arguments = {**arguments, "operators": "lists/others.json"}
+    Results({**head, "machine": other, "arguments": arguments}, [], [], []).write(bench[1])
     first, second = tmp_path / "first", tmp_path / "second"
     files = [*map(str, paths), "--bench", *map(str, bench)]
     assert main(["report", *files, "--output", str(first)]) == 0
@@ -371,8 +372,9 @@ def test_the_document_is_made_again_of_the_data_beside_it(tmp_path):
     ]  # fmt: skip
     assert main(["report", *map(str, data), "--output", str(second)]) == 0
     text = (first / "validation.md").read_text()
-    for cpu in (HEAD["machine"]["planned_for"]["cpu"], "other"):
-        assert f"### A cold, 1 core, {cpu}\n" in text
+    cpu = HEAD["machine"]["planned_for"]["cpu"]
+    assert f"### A cold, 1 core, {cpu}, table1\n" in text
+    assert "### A cold, 1 core, other, others\n" in text
     assert (second / "validation.md").read_text() == text
 
 
