@@ -53,6 +53,8 @@ class ElementType(str, Enum):
 
 @dataclass(frozen=True)
 class Dim:
+    """One loop of the iteration space, from 0 to `extent` - 1."""
+
     name: str
     extent: int
     role: Role

@@ -19,11 +19,12 @@ $ make validate-smoke
 ```
 
 The trials here are from several hosts. Each is what `mopt-validate measure` writes there, with
-`--isa avx2` for AVX2 code, `--operators testset` and `--operators heldout` for other operators than
+`--isa avx2` for AVX2 code, `--operators testset`, `heldout` and `networks` for other operators than
 Table 1, `--layout nhwc_hwcf` for images and filters with channels last, under a name that says the
 host (Zen 5 if it says none). `mopt-validate simulate` adds the volumes of its plans, on any host.
 A name that ends in `-before` has the same trial, measured earlier. The comparison with others is
-from `make bench-peers` and `mopt-bench suite --configurations a-cold-1,a-cold-2`. The data is in
+from `make bench-peers` and `mopt-bench suite --configurations a-cold-1,a-cold-2`, and with
+`--operators benchmarks/validation/networks.json` for those of `networks`. The data is in
 [{data}]({data}): every plan, every run, in lines of JSON. `mopt-validate report docs/{data}/*.xz`
 makes this document of it, with the predictions of today's model.
 """

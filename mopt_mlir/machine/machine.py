@@ -93,6 +93,7 @@ class Machine:
     prefetch_into: str = "L1"
 
     def cache(self, name: str) -> Cache:
+        """The cache called `name`, which must be one of CACHE_NAMES."""
         return next(cache for cache in self.caches if cache.name == name)
 
     def lanes(self, element: ElementType) -> int:

@@ -160,3 +160,42 @@ func.func @both_two_rows(%input: memref<1x72x16x16xf32>, %weights: memref<16x72x
     outs(%output : memref<1x16x14x14xf32>)
   return
 }
+
+// A reduction of 288 outer products takes 2016 cycles: enough for what comes twelve channels later to
+// take the way through L2 as well, also in front of the first of all register tiles.
+
+// CHECK-LABEL: func.func @few_passes
+// CHECK:         affine.for %[[C:c.+]] = 0 to 32 iter_args
+// CHECK:           affine.for %[[R:r.+]] = 0 to 3 iter_args
+// CHECK-COUNT-2:     memref.prefetch %arg0[{{.*}}], read, locality<3>
+// CHECK-COUNT-2:     memref.prefetch %arg0[{{.*}}], read, locality<2>
+// CHECK-NOT:         prefetch %arg0
+// CHECK:         return
+func.func @few_passes(%input: memref<1x32x16x30xf32>, %weights: memref<128x32x3x3xf32>,
+                      %output: memref<1x128x14x28xf32>) {
+  linalg.conv_2d_nchw_fchw {mopt.plan = {
+      machine = "znver5", threads = 1, packing = "whole", levels = [], prefetch = "L2",
+      microkernel = {lanes = "k", vector = 16, tile = {k = 16, w = 14}, reduction = ["c", "r", "s"]}}}
+    ins(%input, %weights : memref<1x32x16x30xf32>, memref<128x32x3x3xf32>)
+    outs(%output : memref<1x128x14x28xf32>)
+  return
+}
+
+// With more passes through the input most of them find it in L2: the next row is asked for.
+
+// CHECK-LABEL: func.func @many_passes
+// CHECK:         affine.for %[[C:c.+]] = 0 to 32 iter_args
+// CHECK:           affine.for %[[R:r.+]] = 0 to 3 iter_args
+// CHECK-NEXT:        affine.prefetch %arg0[0, %[[C]], %h + %[[R]] + 1, %w], read, locality<2>
+// CHECK-NEXT:        affine.prefetch %arg0[0, %[[C]], %h + %[[R]] + 1, %w + 15], read, locality<2>
+// CHECK-NOT:         prefetch %arg0
+// CHECK:         return
+func.func @many_passes(%input: memref<1x32x16x30xf32>, %weights: memref<144x32x3x3xf32>,
+                       %output: memref<1x144x14x28xf32>) {
+  linalg.conv_2d_nchw_fchw {mopt.plan = {
+      machine = "znver5", threads = 1, packing = "whole", levels = [], prefetch = "L2",
+      microkernel = {lanes = "k", vector = 16, tile = {k = 16, w = 14}, reduction = ["c", "r", "s"]}}}
+    ins(%input, %weights : memref<1x32x16x30xf32>, memref<144x32x3x3xf32>)
+    outs(%output : memref<1x144x14x28xf32>)
+  return
+}

@@ -36,6 +36,13 @@ SHORT_REDUCTION = 576
 a tile, which nobody would prefetch, are too large a part of it. Measured on Zen 5: with 288 of them
 (3x3 taps of 32 channels) this is 7% faster, from 576 on it is as fast or slower."""
 
+TIMES_AHEAD = 2
+"""A reduction that takes so many times AHEAD_CYCLES is long, however few outer products it has, if
+what a later step reads is asked for into L2 and then into L1: a later register tile's input would
+only come into L2, and nobody would ask for that of the first one. (Measured on Zen 4, cold, with
+own plans of AVX-512 code: 1x1 layers with images of 14x14 take 7 to 16% less time, ones with few
+output channels and images of 65x65 3 to 24%, others between 4% less and 1% more. It is FEW_PASSES
+that counts: with 16 passes some take 5% more.)"""
 
 FEW_PASSES = 8
 """Through the input, of which the first finds it outside of L2: where there are more, asking for it
@@ -144,10 +151,9 @@ class InputPrefetch:
             lines = _part(self.builder, lines, self.ranges, later)
             self._ask(at, lines, self.upcoming.into)
             return
-        twice = self.upcoming.into == "L2" and self._passes <= FEW_PASSES
-        if twice:
+        if self._is_twice:
             self._ask_ahead(at, NEAR_CYCLES, lines, "L1")
-        self._ask_ahead(at, AHEAD_CYCLES, lines, "L2" if twice else "L1")
+        self._ask_ahead(at, AHEAD_CYCLES, lines, "L2" if self._is_twice else "L1")
 
     @property
     def _taps(self) -> int:
@@ -156,8 +162,17 @@ class InputPrefetch:
 
     @property
     def _is_short(self) -> bool:
-        """Whether the reduction is over before what a later step reads could arrive."""
-        return self._taps * self.ranges[self.kernel.reduction[0]].size < SHORT_REDUCTION
+        """Whether the reduction is over too soon after what a later step reads has arrived."""
+        products = self._taps * self.ranges[self.kernel.reduction[0]].size
+        most = SHORT_REDUCTION
+        if self._is_twice and not self.upcoming.again:
+            most = min(most, TIMES_AHEAD * steps_within(AHEAD_CYCLES, self.kernel))
+        return products < most
+
+    @property
+    def _is_twice(self) -> bool:
+        """Whether a later step is asked for into L2, and from there, a few steps ahead, into L1."""
+        return self.upcoming.into == "L2" and self._passes <= FEW_PASSES
 
     def _ask(self, at: Mapping[str, Index], lines: Sequence[Index], into: str) -> None:
         """Ask for `lines` of each run that a register tile at `at` reads."""
