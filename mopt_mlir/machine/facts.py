@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mopt_mlir.machine.vector_unit import AVX2, AVX512
+from mopt_mlir.machine.vector_unit import AVX512
 
 if TYPE_CHECKING:
     from archspec.cpu import Microarchitecture
@@ -173,7 +173,7 @@ def _lineage(target: Microarchitecture) -> tuple[str, ...]:
 
 
 def _vectors(target: Microarchitecture) -> frozenset[str]:
-    return frozenset(target.features) & (AVX2.features | AVX512.features)
+    return frozenset(target.features) & AVX512.features
 
 
 def _llvm_names(target: Microarchitecture) -> frozenset[str]:

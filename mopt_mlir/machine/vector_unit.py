@@ -26,13 +26,16 @@ AVX2 = VectorUnit("avx2", 256, 16, frozenset({"avx2", "fma"}))
 """The least that serves."""
 
 AVX512 = VectorUnit(
-    "avx512", 512, 32, frozenset({"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"})
+    "avx512",
+    512,
+    32,
+    AVX2.features | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"},
 )
 
 
 def widest(features: Set[str]) -> VectorUnit | None:
     """The widest unit of a CPU with these features; None if there is none."""
-    has = (unit for unit in (AVX512, AVX2) if features >= AVX2.features | unit.features)
+    has = (unit for unit in (AVX512, AVX2) if features >= unit.features)
     return next(has, None)
 
 

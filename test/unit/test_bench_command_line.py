@@ -54,6 +54,13 @@ def test_run_writes_a_record_per_operator_and_peer(operators, capsys):
         assert record["version"]
 
 
+def test_names_are_no_markup_and_there_is_no_bar_without_a_terminal(capsys):
+    with commands.progress_bar("all", 1) as (progress, finish):
+        progress.step("[/b]")
+        finish("a:smile:[b]")
+    assert capsys.readouterr().err == "all: a:smile:[b]\n"
+
+
 def test_a_suite_measures_every_configuration_and_keeps_what_there_is(
     operators, capsys, monkeypatch
 ):
