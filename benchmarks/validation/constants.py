@@ -224,9 +224,15 @@ def _generated_code() -> Rows:
             "layers with 3x3 filters, Zen 5",
         ],
         [
-            "rows of taps asked for at once, passes through input asked for twice: at most",
-            f"{prefetch_input.ROWS_AT_ONCE} and {prefetch_input.FEW_PASSES}",
+            "rows of taps asked for at once, passes through input asked for twice: at most, on "
+            "Granite Rapids",
+            f"{prefetch_input.ROWS_AT_ONCE} and {prefetch_input.FEW_PASSES_AGAIN}",
             "own plans of all three sets on Granite Rapids",
+        ],
+        [
+            "passes through input asked for twice where that of later tiles is not, at most",
+            f"{prefetch_input.FEW_PASSES}",
+            "own plans of 14 layers that are in no set, and of all four sets, on Zen 4",
         ],
         [
             "a reduction that takes so many times what input is asked for ahead is no short one",

@@ -190,12 +190,12 @@ func.func @few_passes(%input: memref<1x32x16x30xf32>, %weights: memref<128x32x3x
 // CHECK-NEXT:        affine.prefetch %arg0[0, %[[C]], %h + %[[R]] + 1, %w + 15], read, locality<2>
 // CHECK-NOT:         prefetch %arg0
 // CHECK:         return
-func.func @many_passes(%input: memref<1x32x16x30xf32>, %weights: memref<144x32x3x3xf32>,
-                       %output: memref<1x144x14x28xf32>) {
+func.func @many_passes(%input: memref<1x32x16x30xf32>, %weights: memref<272x32x3x3xf32>,
+                       %output: memref<1x272x14x28xf32>) {
   linalg.conv_2d_nchw_fchw {mopt.plan = {
       machine = "znver5", threads = 1, packing = "whole", levels = [], prefetch = "L2",
       microkernel = {lanes = "k", vector = 16, tile = {k = 16, w = 14}, reduction = ["c", "r", "s"]}}}
-    ins(%input, %weights : memref<1x32x16x30xf32>, memref<144x32x3x3xf32>)
-    outs(%output : memref<1x144x14x28xf32>)
+    ins(%input, %weights : memref<1x32x16x30xf32>, memref<272x32x3x3xf32>)
+    outs(%output : memref<1x272x14x28xf32>)
   return
 }

@@ -40,16 +40,21 @@ TIMES_AHEAD = 2
 """A reduction that takes so many times AHEAD_CYCLES is long, however few outer products it has, if
 what a later step reads is asked for into L2 and then into L1: a later register tile's input would
 only come into L2, and nobody would ask for that of the first one. (Measured on Zen 4, cold, with
-own plans of AVX-512 code: 1x1 layers with images of 14x14 take 7 to 16% less time, ones with few
-output channels and images of 65x65 3 to 24%, others between 4% less and 1% more. It is FEW_PASSES
-that counts: with 16 passes some take 5% more.)"""
+own plans of AVX-512 code: 1x1 layers with images of 14x14 take 3 to 16% less time, ones with few
+output channels and images of 65x65 5 and 23%, others between 4% less and 1% more.)"""
 
-FEW_PASSES = 8
+FEW_PASSES = 16
 """Through the input, of which the first finds it outside of L2: where there are more, asking for it
-into L2 is in vain too often. Measured on Granite Rapids, cold, against asking for it into L1 at
-once: 3x3 layers of 2 to 8 passes take up to 10% less time, a 1x1 layer of 900 takes 5% more. On
-Zen 4 a 1x1 layer of 6 passes takes 9% less, 13 others 0.4%. (L1 alone has room for too few misses:
-2048 lines that are 1 KB apart come within 25 us into L1, within 19 into L2, on Zen 4.)"""
+into L2 is in vain too often. (L1 alone has room for too few misses: 2048 lines that are 1 KB apart
+come within 25 us into L1, within 19 into L2, on Zen 4.) Measured on Zen 4, cold, against asking for
+it into L1 at once: a 1x1 layer of 6 passes takes 9% less time, 13 others 0.4%; of 9 to 16 passes,
+ten 1x1 layers with images of 7x7 and 14x14 4 to 8% less, F1 6%, 28 others between 1.6% less and
+1.2% more, with AVX2 code four layers 0.6 to 5% less; of up to 64 passes no more is gained."""
+
+FEW_PASSES_AGAIN = 8
+"""The same where input of later tiles is asked for from L2 into L1 once more. Measured on Granite
+Rapids, cold: 3x3 layers of 2 to 8 passes take up to 10% less time, a 1x1 layer of 900 takes 5%
+more."""
 
 ROWS_AT_ONCE = 4
 """Of taps, that are asked for together: their addresses are one and distances from it. Measured on
@@ -172,7 +177,8 @@ class InputPrefetch:
     @property
     def _is_twice(self) -> bool:
         """Whether a later step is asked for into L2, and from there, a few steps ahead, into L1."""
-        return self.upcoming.into == "L2" and self._passes <= FEW_PASSES
+        few = FEW_PASSES_AGAIN if self.upcoming.again else FEW_PASSES
+        return self.upcoming.into == "L2" and self._passes <= few
 
     def _ask(self, at: Mapping[str, Index], lines: Sequence[Index], into: str) -> None:
         """Ask for `lines` of each run that a register tile at `at` reads."""
