@@ -1,6 +1,7 @@
 """Mixed pipelines on the caller's own pass manager, with both bindings."""
 
 import signal
+from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, ClassVar
@@ -260,7 +261,16 @@ def test_a_registered_pass_can_be_used_by_name():
     assert load("test-probe") is Probe
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Also where tests run in the background of a shell, which has its jobs ignore interrupts."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.mark.skipif(not hasattr(signal, "pthread_sigmask"), reason="signals cannot be kept here")
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_while_mlir_is_loaded_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """The process would crash otherwise."""
     loaded = []
