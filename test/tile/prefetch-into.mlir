@@ -105,7 +105,8 @@ func.func @both_row_by_row(%input: memref<1x20x18x30xf32>, %weights: memref<16x2
   return
 }
 
-// A long reduction asks for what it reads 800 cycles later, twelve channels, into L2 as well.
+// A long reduction asks for what it reads 800 cycles later, twelve channels, into L2 as well, in up
+// to eight passes.
 
 // CHECK-LABEL: func.func @both_later_channel
 // CHECK:         affine.for %c{{.*}} = 0 to 72 iter_args
@@ -115,13 +116,13 @@ func.func @both_row_by_row(%input: memref<1x20x18x30xf32>, %weights: memref<16x2
 // CHECK-COUNT-6:   memref.prefetch %arg0[{{.*}}], read, locality<2>
 // CHECK-NOT:       memref.prefetch
 // CHECK:         return
-func.func @both_later_channel(%input: memref<1x72x16x16xf32>, %weights: memref<16x72x3x3xf32>,
-                              %output: memref<1x16x14x14xf32>) {
+func.func @both_later_channel(%input: memref<1x72x16x16xf32>, %weights: memref<128x72x3x3xf32>,
+                              %output: memref<1x128x14x14xf32>) {
   linalg.conv_2d_nchw_fchw {mopt.plan = {
       machine = "znver5", threads = 1, packing = "whole", levels = [], prefetch = "both",
       microkernel = {lanes = "k", vector = 16, tile = {k = 16, w = 14}, reduction = ["c", "r", "s"]}}}
-    ins(%input, %weights : memref<1x72x16x16xf32>, memref<16x72x3x3xf32>)
-    outs(%output : memref<1x16x14x14xf32>)
+    ins(%input, %weights : memref<1x72x16x16xf32>, memref<128x72x3x3xf32>)
+    outs(%output : memref<1x128x14x14xf32>)
   return
 }
 
@@ -171,13 +172,13 @@ func.func @both_two_rows(%input: memref<1x72x16x16xf32>, %weights: memref<16x72x
 // CHECK-COUNT-2:     memref.prefetch %arg0[{{.*}}], read, locality<2>
 // CHECK-NOT:         prefetch %arg0
 // CHECK:         return
-func.func @few_passes(%input: memref<1x32x16x30xf32>, %weights: memref<128x32x3x3xf32>,
-                      %output: memref<1x128x14x28xf32>) {
+func.func @few_passes(%input: memref<1x32x16x30xf32>, %weights: memref<256x32x3x3xf32>,
+                      %output: memref<1x256x14x28xf32>) {
   linalg.conv_2d_nchw_fchw {mopt.plan = {
       machine = "znver5", threads = 1, packing = "whole", levels = [], prefetch = "L2",
       microkernel = {lanes = "k", vector = 16, tile = {k = 16, w = 14}, reduction = ["c", "r", "s"]}}}
-    ins(%input, %weights : memref<1x32x16x30xf32>, memref<128x32x3x3xf32>)
-    outs(%output : memref<1x128x14x28xf32>)
+    ins(%input, %weights : memref<1x32x16x30xf32>, memref<256x32x3x3xf32>)
+    outs(%output : memref<1x256x14x28xf32>)
   return
 }
 

@@ -41,7 +41,7 @@ TIMES_AHEAD = 2
 what a later step reads is asked for into L2 and then into L1: a later register tile's input would
 only come into L2, and nobody would ask for that of the first one. (Measured on Zen 4, cold, with
 own plans of AVX-512 code: 1x1 layers with images of 14x14 take 3 to 16% less time, ones with few
-output channels and images of 65x65 5 and 23%, others between 4% less and 1% more.)"""
+output channels and images of 65x65 5 and 23%, others between 4% less and 2% more.)"""
 
 FEW_PASSES = 16
 """Through the input, of which the first finds it outside of L2: where there are more, asking for it
