@@ -16,6 +16,8 @@ from mopt_mlir.codegen.prefetch.budget import (
 )
 from mopt_mlir.codegen.ranges import Range, Ranges, sizes_of
 from mopt_mlir.codegen.upcoming import (
+    Around,
+    Beside,
     NextBlock,
     NextInput,
     NextOutput,
@@ -173,7 +175,8 @@ class Lookahead:
             since = {**since, dim: tile.start}
         return replace(
             outer,
-            input=self._next_input(outer.input, dim, ranges, tile.size),
+            input=self._next_input(outer, dim, ranges, tile.size),
+            beside=self._beside(dim, tile.size),
             output=self._next_output(outer.output, dim, ranges, tile.size),
             since=since,
         )
@@ -187,21 +190,33 @@ class Lookahead:
         }
         return _bytes(self.problem.output, share) > OUTPUT_KEPT
 
-    def _next_input(
-        self, outer: NextInput | None, dim: str, ranges: Ranges, step: int
-    ) -> NextInput | None:
+    def _next_input(self, outer: Upcoming, dim: str, ranges: Ranges, step: int) -> NextInput | None:
         """Of the loops that move in the input by more than taps, the one whose prefetches save the
         most tells it, the outermost of several."""
+        known = outer.input
         if dim in self.problem.by_role(Role.FILTER):
-            return outer
+            return known
         if dim in self.problem.input.dims:
             saves = self._saves(self.problem.input, INPUT, dim, ranges, step)
-            return NextInput(dim, step, saves) if saves > _saved(outer) else outer
-        if outer is None or outer.along is not None:
-            return outer
+            if saves <= _saved(known):
+                return known
+            return NextInput(dim, step, saves, around=self._around(outer.beside, dim, ranges, step))
+        if known is None or known.along is not None:
+            return known
         unit = self.plan.microkernel.extent(dim)
         tiles = -(-ranges[dim].size // unit)
-        return replace(outer, along=dim, unit=unit, tiles=tiles)
+        return replace(known, along=dim, unit=unit, tiles=tiles)
+
+    def _beside(self, dim: str, step: int) -> Beside | None:
+        """The input that a loop over `dim` comes to next, if it steps through pixels."""
+        return Beside(dim, step) if dim in self._pixels else None
+
+    def _around(self, beside: Beside | None, dim: str, ranges: Ranges, step: int) -> Around | None:
+        """What comes behind the last step of a loop over the reduction `dim`."""
+        if beside is None or dim not in self.problem.reduction_dims:
+            return None
+        through = -(-ranges[dim].size // step) * step
+        return Around(beside.dim, beside.step, ranges[dim].start, through)
 
     def _next_output(
         self, outer: NextOutput | None, dim: str, ranges: Ranges, step: int

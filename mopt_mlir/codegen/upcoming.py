@@ -93,10 +93,20 @@ class NextWeights:
 
 
 @dataclass(frozen=True)
+class Beside:
+    """The input that a loop comes to next, `step` further along the dim of pixels `dim`."""
+
+    dim: str
+    step: int
+
+
+@dataclass(frozen=True)
 class NextInput:
     """The input that is read after the current one: `step` further along `dim`.
 
-    `saves` is the part of the waiting for input that prefetches of it may save.
+    `saves` is the part of the waiting for input that prefetches of it may save. Behind the last
+    part of a reduction comes what lies `around` it, if that is known: the first part, of the next
+    pixels.
 
     Until then register tiles step along the output channels `along`, if there are several, in steps
     of `unit`, `tiles` times: each of them can prefetch a part.
@@ -108,6 +118,7 @@ class NextInput:
     along: str | None = None
     unit: int = 1
     tiles: int = 1
+    around: Around | None = None
 
 
 def part_of(
@@ -153,11 +164,13 @@ class Upcoming:
     the cache into which that, and the output of the current one, is asked for. `again` says that
     such input is asked for once more, from there into L1, shortly before it is read. The output of
     the current one has been in the caches `since` reduction dims were at these indices, if it was
-    visited before; since 0 where there is none."""
+    visited before; since 0 where there is none. The loop directly around steps `beside` the current
+    input, if it does."""
 
     into: str
     again: bool = False
     input: NextInput | None = None
+    beside: Beside | None = None
     output: NextOutput | None = None
     since: Mapping[str, Index] = field(default_factory=dict)
 

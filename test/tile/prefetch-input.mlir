@@ -350,3 +350,30 @@ func.func @short_and_last(%input: memref<1x20x3x46xf32>, %weights: memref<16x20x
     outs(%output : memref<1x16x1x44xf32>)
   return
 }
+
+// A short reduction asks for a later register tile's input. Where that is the next part of the
+// channels, the last part is followed by the first one of the next 320 pixels: four parts of 16
+// channels, of 1280 pixels, further back, though the last part has only 12.
+
+// CHECK-LABEL: func.func @last_part
+// CHECK:         affine.for %w_L1 = 0 to 1280 step 320
+// CHECK:           affine.for %[[C_L1:c_L1]] = 0 to 60 step 16
+// CHECK:             affine.for %w = {{.+}} step 40
+// CHECK:               affine.for %[[C:c.+]] = #{{.+}}(%[[C_L1]]) to min #{{.+}}(%[[C_L1]]) iter_args
+// CHECK-NEXT:            %[[NEXT:.+]] = affine.apply #[[PART:.+]](%[[C_L1]])
+// CHECK-NEXT:            %[[BEHIND:.+]] = arith.cmpi uge, %[[NEXT]], %c64 : index
+// CHECK-NEXT:            %[[WRAP:.+]] = arith.select %[[BEHIND]], %c-81600, %c0 : index
+// CHECK-NEXT:            %[[CHANNEL:.+]] = affine.apply #[[PART]](%[[C]])
+// CHECK-NEXT:            %[[PIXEL:.+]] = affine.apply #{{.+}}(%w, %[[WRAP]])
+// CHECK-NEXT:            memref.prefetch %arg0[%c0, %[[CHANNEL]], %[[PIXEL]]], read, locality<3>
+// CHECK:         return
+func.func @last_part(%input: memref<1x60x1280xf32>, %weights: memref<2x60x1xf32>,
+                     %output: memref<1x2x1280xf32>) {
+  linalg.conv_1d_ncw_fcw {mopt.plan = {
+      machine = "haswell", threads = 1, packing = "none", levels = [
+        {name = "L1", order = ["k", "w", "c"], tile = {k = 2, w = 320, c = 16}}],
+      microkernel = {lanes = "w", vector = 8, tile = {k = 2, w = 40}, reduction = ["c"]}}}
+    ins(%input, %weights : memref<1x60x1280xf32>, memref<2x60x1xf32>)
+    outs(%output : memref<1x2x1280xf32>)
+  return
+}

@@ -153,8 +153,8 @@ class InputPrefetch:
             if self.upcoming.again:
                 self._ask_ahead(at, NEAR_CYCLES, lines, "L1")
             at[later.dim] = at[later.dim] + later.step
-            lines = _part(self.builder, lines, self.ranges, later)
-            self._ask(at, lines, self.upcoming.into)
+            wrap, part = self._around(later), _part(self.builder, lines, self.ranges, later)
+            self._ask(at, [wrap + line for line in part], self.upcoming.into)
             return
         if self._is_twice:
             self._ask_ahead(at, NEAR_CYCLES, lines, "L1")
@@ -217,6 +217,19 @@ class InputPrefetch:
             return at, Index()
         step = on * self.ranges[tile].size - back * count
         return at, self.builder.step_if_reached("wrap", at[channel] - first, count, step)
+
+    def _around(self, later: NextInput) -> Index:
+        """Elements from what lies behind the last part of a reduction to the first one of the next
+        pixels."""
+        around, tensor = later.around, self.problem.input
+        if around is None:
+            return Index()
+        back, on = tensor.step(later.dim), tensor.step(around.dim)
+        if back is None or on is None:
+            return Index()
+        reached = self.ranges[later.dim].start + later.step - around.start
+        step = on * around.step - back * around.length
+        return self.builder.step_if_reached("wrap", reached, around.length, step)
 
     @property
     def _passes(self) -> int:
