@@ -17,7 +17,6 @@ from mopt_mlir.codegen.prefetch.budget import (
 from mopt_mlir.codegen.ranges import Range, Ranges, sizes_of
 from mopt_mlir.codegen.upcoming import (
     Around,
-    Beside,
     NextBlock,
     NextInput,
     NextOutput,
@@ -176,7 +175,7 @@ class Lookahead:
         return replace(
             outer,
             input=self._next_input(outer, dim, ranges, tile.size),
-            beside=self._beside(dim, tile.size),
+            stepped=Stepped(dim, tile.size) if dim in self._pixels else None,
             output=self._next_output(outer.output, dim, ranges, tile.size),
             since=since,
         )
@@ -200,23 +199,19 @@ class Lookahead:
             saves = self._saves(self.problem.input, INPUT, dim, ranges, step)
             if saves <= _saved(known):
                 return known
-            return NextInput(dim, step, saves, around=self._around(outer.beside, dim, ranges, step))
+            return NextInput(dim, step, saves, around=self._around(outer.stepped, dim, ranges[dim]))
         if known is None or known.along is not None:
             return known
         unit = self.plan.microkernel.extent(dim)
         tiles = -(-ranges[dim].size // unit)
         return replace(known, along=dim, unit=unit, tiles=tiles)
 
-    def _beside(self, dim: str, step: int) -> Beside | None:
-        """The input that a loop over `dim` comes to next, if it steps through pixels."""
-        return Beside(dim, step) if dim in self._pixels else None
-
-    def _around(self, beside: Beside | None, dim: str, ranges: Ranges, step: int) -> Around | None:
-        """What comes behind the last step of a loop over the reduction `dim`."""
-        if beside is None or dim not in self.problem.reduction_dims:
+    def _around(self, outer: Stepped | None, dim: str, through: Range) -> Around | None:
+        """What comes behind the last step of a loop over `dim`, if that is a reduction: the first
+        part of it, at the next step of the loop `outer`."""
+        if outer is None or dim not in self.problem.reduction_dims:
             return None
-        through = -(-ranges[dim].size // step) * step
-        return Around(beside.dim, beside.step, ranges[dim].start, through)
+        return Around(outer.dim, outer.step, through.start, through.size)
 
     def _next_output(
         self, outer: NextOutput | None, dim: str, ranges: Ranges, step: int

@@ -63,7 +63,7 @@ class Around:
 
 @dataclass(frozen=True)
 class Stepped:
-    """A loop that moves in the weights in steps of `step` along `dim`; `around` it is another."""
+    """A loop that moves in a tensor in steps of `step` along `dim`; `around` it is another."""
 
     dim: str
     step: int
@@ -90,14 +90,6 @@ class NextWeights:
     first_pass: tuple[Index, ...]
     into: str
     around: Around | None = None
-
-
-@dataclass(frozen=True)
-class Beside:
-    """The input that a loop comes to next, `step` further along the dim of pixels `dim`."""
-
-    dim: str
-    step: int
 
 
 @dataclass(frozen=True)
@@ -133,6 +125,24 @@ def part_of(
     return each, builder.apply("part", ranges[following.along].start, following.unit, parts)
 
 
+def shifts_to(
+    builder: Builder, following: NextWeights | NextInput, start: Index
+) -> dict[str, Index]:
+    """By how much `following` lies further along each dim, where the current part begins at `start`
+    along that of the innermost loop: behind its last step it is the first one of the next step of
+    the loop around."""
+    step, around = Index(constant=following.step), following.around
+    if around is None:
+        return {following.dim: step}
+    back = -(-around.length // following.step) * following.step
+    passed = start + following.step - around.start
+
+    def wrap(by: int) -> Index:
+        return builder.step_if_reached("wrap", passed, around.length, by)
+
+    return {following.dim: step + wrap(-back), around.dim: wrap(around.step)}
+
+
 @dataclass(frozen=True)
 class Visits:
     """The visits of a register tile while loops go `through` a part of the reduction `dim`, in
@@ -164,13 +174,13 @@ class Upcoming:
     the cache into which that, and the output of the current one, is asked for. `again` says that
     such input is asked for once more, from there into L1, shortly before it is read. The output of
     the current one has been in the caches `since` reduction dims were at these indices, if it was
-    visited before; since 0 where there is none. The loop directly around steps `beside` the current
-    input, if it does."""
+    visited before; since 0 where there is none. `stepped` is the loop directly around, if it goes
+    through pixels."""
 
     into: str
     again: bool = False
     input: NextInput | None = None
-    beside: Beside | None = None
+    stepped: Stepped | None = None
     output: NextOutput | None = None
     since: Mapping[str, Index] = field(default_factory=dict)
 

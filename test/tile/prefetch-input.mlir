@@ -352,8 +352,8 @@ func.func @short_and_last(%input: memref<1x20x3x46xf32>, %weights: memref<16x20x
 }
 
 // A short reduction asks for a later register tile's input. Where that is the next part of the
-// channels, the last part is followed by the first one of the next 320 pixels: four parts of 16
-// channels, of 1280 pixels, further back, though the last part has only 12.
+// channels, the last part is followed by the first one of the next 320 pixels, four parts of 16
+// channels further back, though the last one has only 12.
 
 // CHECK-LABEL: func.func @last_part
 // CHECK:         affine.for %w_L1 = 0 to 1280 step 320
@@ -361,10 +361,11 @@ func.func @short_and_last(%input: memref<1x20x3x46xf32>, %weights: memref<16x20x
 // CHECK:             affine.for %w = {{.+}} step 40
 // CHECK:               affine.for %[[C:c.+]] = #{{.+}}(%[[C_L1]]) to min #{{.+}}(%[[C_L1]]) iter_args
 // CHECK-NEXT:            %[[NEXT:.+]] = affine.apply #[[PART:.+]](%[[C_L1]])
-// CHECK-NEXT:            %[[BEHIND:.+]] = arith.cmpi uge, %[[NEXT]], %c64 : index
-// CHECK-NEXT:            %[[WRAP:.+]] = arith.select %[[BEHIND]], %c-81600, %c0 : index
-// CHECK-NEXT:            %[[CHANNEL:.+]] = affine.apply #[[PART]](%[[C]])
-// CHECK-NEXT:            %[[PIXEL:.+]] = affine.apply #{{.+}}(%w, %[[WRAP]])
+// CHECK-NEXT:            %[[BEHIND:.+]] = arith.cmpi uge, %[[NEXT]], %c60 : index
+// CHECK-NEXT:            %[[BACK:.+]] = arith.select %[[BEHIND]], %c-64, %c0 : index
+// CHECK:                 %[[ON:.+]] = arith.select %{{.+}}, %c320, %c0 : index
+// CHECK-NEXT:            %[[CHANNEL:.+]] = affine.apply #{{.+}}(%[[C]], %[[BACK]])
+// CHECK-NEXT:            %[[PIXEL:.+]] = affine.apply #{{.+}}(%w, %[[ON]])
 // CHECK-NEXT:            memref.prefetch %arg0[%c0, %[[CHANNEL]], %[[PIXEL]]], read, locality<3>
 // CHECK:         return
 func.func @last_part(%input: memref<1x60x1280xf32>, %weights: memref<2x60x1xf32>,

@@ -23,7 +23,7 @@ from mopt_mlir.codegen.index import Index
 from mopt_mlir.codegen.operands import element
 from mopt_mlir.codegen.prefetch.budget import AHEAD_CYCLES, LINE_BYTES, steps_within
 from mopt_mlir.codegen.ranges import Range, nearest
-from mopt_mlir.codegen.upcoming import NextInput, Upcoming, part_of
+from mopt_mlir.codegen.upcoming import NextInput, Upcoming, part_of, shifts_to
 from mopt_mlir.microkernel import Microkernel
 from mopt_mlir.problem import Problem, Role, Tensor
 
@@ -152,9 +152,10 @@ class InputPrefetch:
         if later is not None and (self._is_short or self._is_shared(later)):
             if self.upcoming.again:
                 self._ask_ahead(at, NEAR_CYCLES, lines, "L1")
-            at[later.dim] = at[later.dim] + later.step
-            wrap, part = self._around(later), _part(self.builder, lines, self.ranges, later)
-            self._ask(at, [wrap + line for line in part], self.upcoming.into)
+            for dim, shift in shifts_to(self.builder, later, self.ranges[later.dim].start).items():
+                at[dim] = at[dim] + shift
+            lines = _part(self.builder, lines, self.ranges, later)
+            self._ask(at, lines, self.upcoming.into)
             return
         if self._is_twice:
             self._ask_ahead(at, NEAR_CYCLES, lines, "L1")
@@ -217,19 +218,6 @@ class InputPrefetch:
             return at, Index()
         step = on * self.ranges[tile].size - back * count
         return at, self.builder.step_if_reached("wrap", at[channel] - first, count, step)
-
-    def _around(self, later: NextInput) -> Index:
-        """Elements from what lies behind the last part of a reduction to the first one of the next
-        pixels."""
-        around, tensor = later.around, self.problem.input
-        if around is None:
-            return Index()
-        back, on = tensor.step(later.dim), tensor.step(around.dim)
-        if back is None or on is None:
-            return Index()
-        reached = self.ranges[later.dim].start + later.step - around.start
-        step = on * around.step - back * around.length
-        return self.builder.step_if_reached("wrap", reached, around.length, step)
 
     @property
     def _passes(self) -> int:

@@ -22,7 +22,7 @@ from mopt_mlir.codegen.prefetch.budget import (
     rows_at_once,
 )
 from mopt_mlir.codegen.ranges import Range
-from mopt_mlir.codegen.upcoming import NextBlock, NextWeights, Turn, part_of
+from mopt_mlir.codegen.upcoming import NextBlock, NextWeights, Turn, part_of, shifts_to
 from mopt_mlir.microkernel import Microkernel
 from mopt_mlir.problem import Problem, Tensor
 
@@ -169,7 +169,7 @@ class ChannelRowPrefetch:
             return None
         *outer, inner = loops
         rows, lines, first_line = 1, _lines(problem, kernel.extent(channel)), Index()
-        shifts = _shifts(builder, following, ranges[following.dim].start)
+        shifts = shifts_to(builder, following, ranges[following.dim].start)
         at_once = -(-ranges[inner].size // following.tiles) * lines
         products = kernel.accumulators
         if at_once <= AT_ONCE and products < MANY_PRODUCTS * -(-lines // following.tiles):
@@ -294,22 +294,6 @@ def _beyond(builder: Builder, block: NextBlock, first: Index) -> tuple[Index, In
     end, length = block.wraps
     wrap = builder.apply("wrap", end, length)  # 1 where the end is reached, else 0
     return first + wrap * block.count, shift - wrap * length
-
-
-def _shifts(builder: Builder, following: NextWeights, start: Index) -> dict[str, Index]:
-    """By how much what is read next lies further along each dim, where the current weights begin at
-    `start` along that of the innermost loop: behind its last step it is the first one of the next
-    step of the loop around."""
-    step, around = Index(constant=following.step), following.around
-    if around is None:
-        return {following.dim: step}
-    back = -(-around.length // following.step) * following.step
-    passed = start + following.step - around.start
-
-    def wrap(by: int) -> Index:
-        return builder.step_if_reached("wrap", passed, around.length, by)
-
-    return {following.dim: step + wrap(-back), around.dim: wrap(around.step)}
 
 
 def _number(
