@@ -13,6 +13,9 @@
 // CHECK-DAG:     #[[TURN8:.*]] = affine_map<(d0, d1) -> ((d0 - d1) mod 8)>
 // CHECK-DAG:     #[[TWICE8:.*]] = affine_set<(d0, d1) : (-d0 + d1 + 15 >= 0)>
 // CHECK-DAG:     #[[THRICE8:.*]] = affine_set<(d0, d1) : (-d0 + d1 + 23 >= 0)>
+// CHECK-DAG:     #[[NEXT24:.*]] = affine_map<(d0) -> (d0 + 24)>
+// CHECK-DAG:     #[[ALL3:.*]] = affine_map<(d0, d1, d2) -> (d0 + d1 + d2)>
+// CHECK-DAG:     #[[LINE24:.*]] = affine_map<(d0, d1, d2) -> (d0 + d1 + d2 * 16 + 24)>
 // CHECK-LABEL: func.func @pixels
 // CHECK:         affine.for %w = 0 to 28 step 14
 // CHECK:           affine.for %[[C:c.+]] = 0 to 64 iter_args
@@ -325,5 +328,33 @@ func.func @single_channels(%input: memref<1x9x66x64xf32>, %weights: memref<3x3x6
       microkernel = {lanes = "k", vector = 16, tile = {k = 16, w = 16}, reduction = ["r", "s", "c"]}}}
     ins(%input, %weights : memref<1x9x66x64xf32>, memref<3x3x64x16xf32>)
     outs(%output : memref<1x7x64x16xf32>)
+  return
+}
+
+// Behind the last part of the channels comes the first one, of the next pixels.
+
+// CHECK-LABEL: func.func @last_part
+// CHECK:         affine.for %w_L1 = 0 to 1120 step 280
+// CHECK:           affine.for %[[C_L1:c_L1]] = 0 to 72 step 24
+// CHECK:             affine.for %w = {{.+}} step 14
+// CHECK-NEXT:          %[[NEXT:.+]] = affine.apply #[[NEXT24]](%[[C_L1]])
+// CHECK-NEXT:          %[[BEHIND:.+]] = arith.cmpi uge, %[[NEXT]], %c72 : index
+// CHECK-NEXT:          %[[BACK:.+]] = arith.select %[[BEHIND]], %c-72, %c0 : index
+// CHECK:               %[[ON:.+]] = arith.select %{{.+}}, %c280, %c0 : index
+// CHECK:               affine.for %[[C:c_.+]] = #{{.+}}(%[[C_L1]]) to
+// CHECK-NEXT:            %[[LINE:.+]] = affine.apply #[[EIGHTHS]](%[[C]], %[[C_L1]])
+// CHECK-NEXT:            %[[TURN:.+]] = affine.apply #[[TURN8]](%[[C]], %[[C_L1]])
+// CHECK-NEXT:            affine.if #[[TWICE8]](%[[C]], %[[C_L1]]) {
+// CHECK-NEXT:              %[[PIXEL:.+]] = affine.apply #[[ALL3]](%w, %[[ON]], %[[TURN]])
+// CHECK-NEXT:              %[[CHANNEL:.+]] = affine.apply #[[LINE24]](%[[BACK]], %[[C_L1]], %[[LINE]])
+// CHECK-NEXT:              memref.prefetch %arg0[%c0, %c0, %[[PIXEL]], %[[CHANNEL]]], read, locality<2>
+func.func @last_part(%input: memref<1x1x1120x72xf32>, %weights: memref<1x1x72x16xf32>,
+                     %output: memref<1x1x1120x16xf32>) {
+  linalg.conv_2d_nhwc_hwcf {mopt.plan = {
+      machine = "znver4", threads = 1, packing = "none", prefetch = "L2",
+      levels = [{name = "L1", order = ["k", "w", "c"], tile = {k = 16, w = 280, c = 24}}],
+      microkernel = {lanes = "k", vector = 16, tile = {k = 16, w = 14}, reduction = ["c"]}}}
+    ins(%input, %weights : memref<1x1x1120x72xf32>, memref<1x1x72x16xf32>)
+    outs(%output : memref<1x1x1120x16xf32>)
   return
 }

@@ -20,7 +20,7 @@ from mopt_mlir.codegen.index import Condition, Index
 from mopt_mlir.codegen.operands import element
 from mopt_mlir.codegen.prefetch.budget import AT_ONCE, LINE_BYTES, has_room, power_of_two
 from mopt_mlir.codegen.ranges import Range
-from mopt_mlir.codegen.upcoming import NextInput, Upcoming, part_of
+from mopt_mlir.codegen.upcoming import NextInput, Upcoming, part_of, shifts_to
 from mopt_mlir.microkernel import Microkernel
 from mopt_mlir.problem import Problem, Tensor
 
@@ -86,9 +86,10 @@ class Pixels:
 
 @dataclass(frozen=True)
 class PixelPrefetch:
-    """The input of a `later` register tile that one asks for, `into` a cache: `pixels` of each
+    """The input of a later register tile that one asks for, `into` a cache: `pixels` of each
     channel in the loop over `channels`, at each step over `dim`, which is that one, or a loop
-    around it, or none. The register tile begins at `starts`.
+    around it, or none. The register tile begins at `starts`, the later one `shifts` further along
+    each dim.
 
     Inside of the loop over the channels it begins anew after so many `steps`: the channels of a
     line, or fewer if the loop has not as many; a power of two, as there is no cheap remainder of
@@ -99,7 +100,7 @@ class PixelPrefetch:
     builder: Builder
     memref: Any
     pixels: Pixels
-    later: NextInput
+    shifts: Mapping[str, Index]
     into: str
     starts: Mapping[str, Index]
     channels: str
@@ -129,7 +130,7 @@ class PixelPrefetch:
             builder=builder,
             memref=memref,
             pixels=pixels,
-            later=later,
+            shifts=shifts_to(builder, later, ranges[later.dim].start),
             into=upcoming.into,
             starts={d: range_.start for d, range_ in ranges.items()},
             channels=dim,
@@ -186,9 +187,9 @@ class PixelPrefetch:
 
     def emit(self, point: Mapping[str, Index]) -> None:
         """Ask for the lines of the step at `point`."""
-        later = self.later
         at = {**self.starts, **point}
-        at[later.dim] = at[later.dim] + later.step
+        for dim, shift in self.shifts.items():
+            at[dim] = at[dim] + shift
         offset, tap = self.pixels.first, self.pixels.tap
         if tap is not None:
             offset = offset + (point[tap] - self.starts[tap]) * self.pixels.count
@@ -204,12 +205,9 @@ class PixelPrefetch:
         """Ask for what comes in a step of the loop over the channels, if anything does."""
         conditions: list[Condition] = []
         if self.lines:
-            start = self.starts[self.channels]
-            step = step - start
+            step = step - self.starts[self.channels]
             line = self.builder.apply("line", step, self.steps)
-            at[self.channels] = start + line * _line(self.pixels.tensor)
-            if self.later.dim == self.channels:
-                at[self.channels] = at[self.channels] + self.later.step
+            at[self.channels] = at[self.channels] - step + line * _line(self.pixels.tensor)
             conditions.append(step.below(self.lines * self.steps))
         if self.turns > 1:
             offset = offset + self.builder.apply("turn", step, self.every, self.turns)
