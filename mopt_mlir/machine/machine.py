@@ -45,7 +45,9 @@ class Machine:
     `fma_latency` cycles. `frequency` is GHz under full vector load. `caches` is L1 to
     L3; `dram_bandwidth` GB/s for one core, `dram_bandwidth_all` for all. `capacity_factor` is the
     part of a cache that a tile may fill: with accesses that take turns, the least recently used
-    lines of a full one would be what is needed next.
+    lines of a full one would be what is needed next. `pixel_room` is the part of a page that the
+    channels of a pixel in a tile take of L1 and L2, of pixels a page apart, all channels of each
+    together in memory; optional, None where they take no more than their lines.
 
     `unit_bits` is the width of what one of these executes in one go: a wider vector takes several
     of its slots. Optional, None where vectors are not wider.
@@ -86,6 +88,7 @@ class Machine:
     queued_stores: int | None = None
     misprediction_cycles: float | None = None
     capacity_factor: float = 0.75
+    pixel_room: float | None = None
     dram_write_bandwidth: float | None = None
     dram_write_bandwidth_all: float | None = None
     dram_stream_bandwidth: float | None = None

@@ -13,8 +13,10 @@ from mopt_mlir.machine.ranges import RANGES
 from mopt_mlir.problem import ElementType
 from mopt_mlir.wording import counted
 
+_RATIOS = ("capacity_factor", "pixel_room")
+
 UNITS = {
-    **{name: found.unit for name, found in RANGES.items() if name != "capacity_factor"},
+    **{name: found.unit for name, found in RANGES.items() if name not in _RATIOS},
     **dict.fromkeys(("vector_bits", "unit_bits"), "bits"),
 }
 """Of the fields of `Machine` and `Cache`; the others are names, counts and ratios."""

@@ -89,19 +89,34 @@ def line_bytes(problem: Problem, machine: Machine, tensor: Tensor, level: str, p
 
 def room_bytes(problem: Problem, machine: Machine, tensor: Tensor, level: str, panels: bool) -> int:
     """Bytes in units of which `tensor` takes room in the cache `level`: those of `line_bytes`, or,
-    of weights in place whose rows lie half a page or more apart, half a page in L2. Its sets are
-    filled by pages, and of these such rows only use the same few lines.
+    of rows that lie apart by so much of a page that their parts in a tile use few of its lines, a
+    larger part of the page. A way of L1 is as long as a page, and pages fill the sets of L2, so
+    that these few lines are all that such rows can use of either.
 
-    (Own plans on Zen 4 that change, medians of eight comparisons: M8 takes 5%, M7 2, R10 1% less
-    time, R12 as much, Y19 3% more; in two of them R10 and R12 took 1.2 to 1.5 times as long
-    without. If rows a quarter of a page apart counted as well, four others would take 1 to 3%
-    more. Rows whole pages apart should take a page, but a plan of M9 that does not find so much
-    takes 6% less time than those that do.)
+    - Of pixels that have all of their channels together, if the machine says so (`pixel_room`).
+      (Own plans of AVX2 code on Zen 3: with constant weights and warm caches those of Table 1 take
+      9% less time, Y19 41%, Y4 4% more; with other weights and cold caches 3% less, Y19 35%, but M8
+      15 to 24% more, and 94 layers of four sets 1% less. Rows of pixels take no more than their
+      lines: three of four 1x1 layers whose rows are 256 bytes apart would take 2 to 18% more.)
+    - Weights in place whose rows lie half a page or more apart take half a page, in L2. (Own plans
+      on Zen 4 that change, medians of eight comparisons: M8 takes 5%, M7 2, R10 1% less time, R12
+      as much, Y19 3% more; in two of them R10 and R12 took 1.2 to 1.5 times as long without. If
+      rows a quarter of a page apart counted as well, four others would take 1 to 3% more. Rows
+      whole pages apart should take a page, but a plan of M9 that does not find so much takes 6%
+      less time than those that do.)
     """
     line = line_bytes(problem, machine, tensor, level, panels)
+    if tensor is problem.input and level in ("L1", "L2") and _has_channels_together(problem):
+        return max(line, int((machine.pixel_room or 0.0) * row_pitch(problem, tensor)))
     if level != "L2" or panels or tensor is not problem.weights:
         return line
     return PAGE // 2 if row_pitch(problem, tensor) >= PAGE // 2 else line
+
+
+def _has_channels_together(problem: Problem) -> bool:
+    """Whether channels, not pixels, follow each other in the input."""
+    closest = [dim for dim in problem.input.dims if problem.input.step(dim) == 1]
+    return bool(closest) and not any(dim in problem.parallel_dims for dim in closest)
 
 
 def tile_bytes(problem: Problem, tile: Mapping[str, int]) -> int:

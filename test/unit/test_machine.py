@@ -189,6 +189,7 @@ def test_writing_to_memory_is_optional_and_follows_the_cores() -> None:
         ("znver4,misprediction_cycles=0", "misprediction_cycles: 0.0 is not from 0.001 to 10000"),
         ("znver4,prefetch_into=L3", "prefetch_into: 'L3' is not L1, L2 or both"),
         ("znver4,unit_bits=300", "unit_bits: 300 is not one of 128, 256, 512"),
+        ("znver5,pixel_room=1.5", "pixel_room: 1.5 is not from 0.001 to 1 of a page"),
         ("znver5,capacity_factor=1.5", "capacity_factor: 1.5 is not from 0.001 to 1 of a cache"),
         ("znver5,L1.line=48", "L1.line: 48 is not a power of two"),
         ("znver5,L1.size=1000", "L1.size: 1000 is not a multiple of 12 ways of 64 bytes"),
@@ -548,7 +549,7 @@ def test_text_has_a_line_with_unit_and_source_for_each_field(spec: str) -> None:
         ("queued_stores", "slots"), ("misprediction_cycles", "cycles"), ("L1.size", "bytes"),
         ("L1.line", "bytes"), ("L1.ways", ""), ("L3.bandwidth_all", "GB/s"),
         ("dram_write_bandwidth", "GB/s"), ("dram_stream_bandwidth_all", "GB/s"),
-        ("capacity_factor", ""),
+        ("capacity_factor", ""), ("pixel_room", ""),
     ],
 )  # fmt: skip
 def test_units_are_those_of_the_documentation(key: str, unit: str) -> None:

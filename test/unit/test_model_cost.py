@@ -301,6 +301,43 @@ def test_rows_of_weights_that_use_few_places_of_pages_take_the_room_of_all(
     assert packed["weights"] == 4 * len(rows) * 32
 
 
+@pytest.mark.parametrize(
+    ("channels", "expected"), [(1024, 4096), (512, 2048), (256, 1024), (96, 128), (16, 64)]
+)
+def test_channels_of_pixels_that_use_few_places_of_pages_take_the_room_of_all(
+    channels: int, expected: int
+) -> None:
+    """Of whose lines a page has one for each set of L1, and for each set of L2 that it may fill."""
+    problem = conv2d(k=16, h=4, w=16, c=channels, r=1, s=1, layout="nhwc", weights="hwcf")
+    pixels = [channels * (w + 16 * h) for h in range(4) for w in range(16)]
+    lines = {4 * (pixel + c) // 64 for pixel in pixels for c in range(16)}
+    of_place = Counter(line % 64 for line in lines)
+    # as if each place of a page had as many lines as the fullest one
+    assert max(of_place.values()) * 4096 == len(pixels) * expected
+    tile = {**problem.extents, "c": 16}
+    crowded = replace(MACHINE, pixel_room=1.0)
+    for level, pixel in (("L1", expected), ("L2", expected), ("L3", 64)):
+        used = cache_bytes(problem, crowded, level, tile, panels=True)
+        assert used["input"] == len(pixels) * pixel
+        used = cache_bytes(problem, MACHINE, level, tile, panels=True)
+        assert used["input"] == len(pixels) * 64
+
+
+def test_a_machine_may_say_that_channels_of_pixels_take_a_part_of_that_room() -> None:
+    problem = conv2d(k=16, h=4, w=16, c=1024, r=1, s=1, layout="nhwc", weights="hwcf")
+    machine = replace(MACHINE, pixel_room=0.25)
+    used = cache_bytes(problem, machine, "L1", {**problem.extents, "c": 16}, panels=True)
+    assert used["input"] == 4 * 16 * 1024
+
+
+def test_rows_of_pixels_take_the_room_of_their_lines() -> None:
+    problem = conv2d(k=16, h=64, w=64, c=32, r=1, s=1)
+    machine = replace(MACHINE, pixel_room=1.0)
+    for level in ("L1", "L2", "L3"):
+        used = cache_bytes(problem, machine, level, {**problem.extents, "w": 16}, panels=True)
+        assert used["input"] == 32 * 64 * 64
+
+
 def test_a_single_row_of_weights_takes_the_room_of_its_lines() -> None:
     problem = conv2d(k=1024, h=4, w=4, c=1, r=1, s=1, layout="nhwc", weights="hwcf")
     used = cache_bytes(problem, MACHINE, "L2", {**problem.extents, "k": 32}, panels=False)
