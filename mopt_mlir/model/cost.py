@@ -106,17 +106,13 @@ def room_bytes(problem: Problem, machine: Machine, tensor: Tensor, level: str, p
       less time than those that do.)
     """
     line = line_bytes(problem, machine, tensor, level, panels)
-    if tensor is problem.input and level in ("L1", "L2") and _has_channels_together(problem):
-        return max(line, int((machine.pixel_room or 0.0) * row_pitch(problem, tensor)))
+    if tensor is problem.input and level in ("L1", "L2"):
+        in_rows = any(tensor.step(dim) == 1 for dim in problem.parallel_dims)
+        part = 0.0 if in_rows else machine.pixel_room or 0.0
+        return max(line, int(part * row_pitch(problem, tensor)))
     if level != "L2" or panels or tensor is not problem.weights:
         return line
     return PAGE // 2 if row_pitch(problem, tensor) >= PAGE // 2 else line
-
-
-def _has_channels_together(problem: Problem) -> bool:
-    """Whether channels, not pixels, follow each other in the input."""
-    closest = [dim for dim in problem.input.dims if problem.input.step(dim) == 1]
-    return bool(closest) and not any(dim in problem.parallel_dims for dim in closest)
 
 
 def tile_bytes(problem: Problem, tile: Mapping[str, int]) -> int:
