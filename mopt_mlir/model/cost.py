@@ -97,7 +97,8 @@ def room_bytes(problem: Problem, machine: Machine, tensor: Tensor, level: str, p
       (Own plans of AVX2 code on Zen 3: with constant weights and warm caches those of Table 1 take
       9% less time, Y19 41%, Y4 4% more; with other weights and cold caches 3% less, Y19 35%, but M8
       15 to 24% more, and 94 layers of four sets 1% less. Rows of pixels take no more than their
-      lines: three of four 1x1 layers whose rows are 256 bytes apart would take 2 to 18% more.)
+      lines: of six 1x1 layers with channels in front, cold, four would take 2 to 18% more time, two
+      6% less.)
     - Weights in place whose rows lie half a page or more apart take half a page, in L2. (Own plans
       on Zen 4 that change, medians of eight comparisons: M8 takes 5%, M7 2, R10 1% less time, R12
       as much, Y19 3% more; in two of them R10 and R12 took 1.2 to 1.5 times as long without. If
