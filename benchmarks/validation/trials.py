@@ -43,7 +43,6 @@ _LEARNT = (
     "loop_cycles",
     "queued_stores",
     "misprediction_cycles",
-    "pixel_room",
 )
 """Fields of a machine that trials have taught us, which the trials themselves lack."""
 

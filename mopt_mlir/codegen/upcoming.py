@@ -143,6 +143,11 @@ def shifts_to(
     return {following.dim: step + wrap(-back), around.dim: wrap(around.step)}
 
 
+def shifted(at: Mapping[str, Index], shifts: Mapping[str, Index]) -> dict[str, Index]:
+    """The place that lies `shifts` further along each dim than `at`."""
+    return {**at, **{dim: at[dim] + shift for dim, shift in shifts.items()}}
+
+
 @dataclass(frozen=True)
 class Visits:
     """The visits of a register tile while loops go `through` a part of the reduction `dim`, in

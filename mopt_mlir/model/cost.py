@@ -90,13 +90,13 @@ def line_bytes(problem: Problem, machine: Machine, tensor: Tensor, level: str, p
 def room_bytes(problem: Problem, machine: Machine, tensor: Tensor, level: str, panels: bool) -> int:
     """Bytes in units of which `tensor` takes room in the cache `level`: those of `line_bytes`, or,
     of rows that lie apart by so much of a page that their parts in a tile use few of its lines, a
-    larger part of the page. A way of L1 is as long as a page, and pages fill the sets of L2, so
-    that these few lines are all that such rows can use of either.
+    larger part of the page. A way of L1 is as long as a page, or less, and pages fill the sets of
+    L2, so that these few lines are all that such rows can use of either.
 
     - Of pixels that have all of their channels together, if the machine says so (`pixel_room`).
       (Own plans of AVX2 code on Zen 3: with constant weights and warm caches those of Table 1 take
       9% less time, Y19 41%, Y4 4% more; with other weights and cold caches 3% less, Y19 35%, but M8
-      15 to 24% more, and 94 layers of four sets 1% less. Rows of pixels take no more than their
+      11 to 24% more, and 94 layers of four sets 1% less. Rows of pixels take no more than their
       lines: of six 1x1 layers with channels in front, cold, four would take 2 to 18% more time, two
       6% less.)
     - Weights in place whose rows lie half a page or more apart take half a page, in L2. (Own plans
@@ -110,7 +110,8 @@ def room_bytes(problem: Problem, machine: Machine, tensor: Tensor, level: str, p
     if tensor is problem.input and level in ("L1", "L2"):
         in_rows = any(tensor.step(dim) == 1 for dim in problem.parallel_dims)
         part = 0.0 if in_rows else machine.pixel_room or 0.0
-        return max(line, int(part * row_pitch(problem, tensor)))
+        cache = machine.cache(level)
+        return max(line, int(part * min(row_pitch(problem, tensor), cache.size // cache.ways)))
     if level != "L2" or panels or tensor is not problem.weights:
         return line
     return PAGE // 2 if row_pitch(problem, tensor) >= PAGE // 2 else line

@@ -301,6 +301,18 @@ def test_rows_of_weights_that_use_few_places_of_pages_take_the_room_of_all(
     assert packed["weights"] == 4 * len(rows) * 32
 
 
+CROWDED = replace(
+    MACHINE,
+    pixel_room=1.0,
+    caches=(
+        replace(MACHINE.cache("L1"), size=8 * 4096),
+        replace(MACHINE.cache("L2"), size=8 * 65536),
+        MACHINE.cache("L3"),
+    ),
+)
+"""Whose ways are a page or more."""
+
+
 @pytest.mark.parametrize(
     ("channels", "expected"), [(1024, 4096), (512, 2048), (256, 1024), (96, 128), (16, 64)]
 )
@@ -315,9 +327,8 @@ def test_channels_of_pixels_that_use_few_places_of_pages_take_the_room_of_all(
     # as if each place of a page had as many lines as the fullest one
     assert max(of_place.values()) * 4096 == len(pixels) * expected
     tile = {**problem.extents, "c": 16}
-    crowded = replace(MACHINE, pixel_room=1.0)
     for level, pixel in (("L1", expected), ("L2", expected), ("L3", 64)):
-        used = cache_bytes(problem, crowded, level, tile, panels=True)
+        used = cache_bytes(problem, CROWDED, level, tile, panels=True)
         assert used["input"] == len(pixels) * pixel
         used = cache_bytes(problem, MACHINE, level, tile, panels=True)
         assert used["input"] == len(pixels) * 64
@@ -325,16 +336,17 @@ def test_channels_of_pixels_that_use_few_places_of_pages_take_the_room_of_all(
 
 def test_a_machine_may_say_that_channels_of_pixels_take_a_part_of_that_room() -> None:
     problem = conv2d(k=16, h=4, w=16, c=1024, r=1, s=1, layout="nhwc", weights="hwcf")
-    machine = replace(MACHINE, pixel_room=0.25)
-    used = cache_bytes(problem, machine, "L1", {**problem.extents, "c": 16}, panels=True)
-    assert used["input"] == 4 * 16 * 1024
+    tile = {**problem.extents, "c": 16}
+    machine = replace(CROWDED, pixel_room=0.25)
+    assert cache_bytes(problem, machine, "L1", tile, panels=True)["input"] == 4 * 16 * 1024
+    machine = replace(MACHINE, pixel_room=1.0)  # whose L1 has ways of 512 bytes, so many sets
+    assert cache_bytes(problem, machine, "L1", tile, panels=True)["input"] == 4 * 16 * 512
 
 
 def test_rows_of_pixels_take_the_room_of_their_lines() -> None:
     problem = conv2d(k=16, h=64, w=64, c=32, r=1, s=1)
-    machine = replace(MACHINE, pixel_room=1.0)
     for level in ("L1", "L2", "L3"):
-        used = cache_bytes(problem, machine, level, {**problem.extents, "w": 16}, panels=True)
+        used = cache_bytes(problem, CROWDED, level, {**problem.extents, "w": 16}, panels=True)
         assert used["input"] == 32 * 64 * 64
 
 

@@ -428,7 +428,6 @@ def test_old_trials_know_what_was_learnt_of_their_cpu_since():
         "loop_cycles",
         "queued_stores",
         "misprediction_cycles",
-        "pixel_room",
     }
     for cpu in ("znver3", "znver4", "znver5", "graniterapids"):
         now = asdict(by_name(cpu))

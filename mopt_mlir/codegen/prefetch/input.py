@@ -23,7 +23,7 @@ from mopt_mlir.codegen.index import Index
 from mopt_mlir.codegen.operands import element
 from mopt_mlir.codegen.prefetch.budget import AHEAD_CYCLES, LINE_BYTES, steps_within
 from mopt_mlir.codegen.ranges import Range, nearest
-from mopt_mlir.codegen.upcoming import NextInput, Upcoming, part_of, shifts_to
+from mopt_mlir.codegen.upcoming import NextInput, Upcoming, part_of, shifted, shifts_to
 from mopt_mlir.microkernel import Microkernel
 from mopt_mlir.problem import Problem, Role, Tensor
 
@@ -152,10 +152,9 @@ class InputPrefetch:
         if later is not None and (self._is_short or self._is_shared(later)):
             if self.upcoming.again:
                 self._ask_ahead(at, NEAR_CYCLES, lines, "L1")
-            for dim, shift in shifts_to(self.builder, later, self.ranges[later.dim].start).items():
-                at[dim] = at[dim] + shift
+            shifts = shifts_to(self.builder, later, self.ranges[later.dim].start)
             lines = _part(self.builder, lines, self.ranges, later)
-            self._ask(at, lines, self.upcoming.into)
+            self._ask(shifted(at, shifts), lines, self.upcoming.into)
             return
         if self._is_twice:
             self._ask_ahead(at, NEAR_CYCLES, lines, "L1")

@@ -20,7 +20,7 @@ from mopt_mlir.codegen.index import Condition, Index
 from mopt_mlir.codegen.operands import element
 from mopt_mlir.codegen.prefetch.budget import AT_ONCE, LINE_BYTES, has_room, power_of_two
 from mopt_mlir.codegen.ranges import Range
-from mopt_mlir.codegen.upcoming import NextInput, Upcoming, part_of, shifts_to
+from mopt_mlir.codegen.upcoming import NextInput, Upcoming, part_of, shifted, shifts_to
 from mopt_mlir.microkernel import Microkernel
 from mopt_mlir.problem import Problem, Tensor
 
@@ -187,9 +187,7 @@ class PixelPrefetch:
 
     def emit(self, point: Mapping[str, Index]) -> None:
         """Ask for the lines of the step at `point`."""
-        at = {**self.starts, **point}
-        for dim, shift in self.shifts.items():
-            at[dim] = at[dim] + shift
+        at = shifted({**self.starts, **point}, self.shifts)
         offset, tap = self.pixels.first, self.pixels.tap
         if tap is not None:
             offset = offset + (point[tap] - self.starts[tap]) * self.pixels.count

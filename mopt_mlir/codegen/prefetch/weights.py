@@ -22,7 +22,7 @@ from mopt_mlir.codegen.prefetch.budget import (
     rows_at_once,
 )
 from mopt_mlir.codegen.ranges import Range
-from mopt_mlir.codegen.upcoming import NextBlock, NextWeights, Turn, part_of, shifts_to
+from mopt_mlir.codegen.upcoming import NextBlock, NextWeights, Turn, part_of, shifted, shifts_to
 from mopt_mlir.microkernel import Microkernel
 from mopt_mlir.problem import Problem, Tensor
 
@@ -257,7 +257,7 @@ class ChannelRowPrefetch:
         self.builder.branch(conditions, lambda: self._ask(at, rows), lambda: None)
 
     def _ask(self, at: Mapping[str, Index], rows: int) -> None:
-        at = {**at, **{dim: at[dim] + shift for dim, shift in self.shifts.items()}}
+        at = shifted(at, self.shifts)
         for row in range(rows):
             *outer, run = element(self.tensor, at | {self.inner: at[self.inner] + row})
             for line in range(self.lines):
