@@ -107,7 +107,7 @@ class Visit:
         if panels is not None and panel is not None:
             found.append(FilterRowPrefetch.of_block(builder, problem, weights, panels, self._start))
             found.append(ChannelRowPrefetch.of_block(builder, problem, weights, panels, ranges))
-            found.append(PanelPrefetch.of(builder, panels, following, panel, ranges))
+            found.append(PanelPrefetch.of(builder, self.kernel, panels, following, panel, ranges))
         elif following is not None:
             in_place = builder, problem, self.kernel, weights, following, ranges
             found += [FilterRowPrefetch.in_place(*in_place), ChannelRowPrefetch.in_place(*in_place)]

@@ -121,6 +121,51 @@ func.func @next_panel(%input: memref<1x128x8x16xf32>, %weights: memref<64x128x3x
 
 // -----
 
+// A line of a panel per channel, and twenty register tiles that read it: each asks in one of eight
+// steps, for the 128 lines of its eighth part.
+
+// CHECK-LABEL: func.func @next_panel_in_turns
+// CHECK:         affine.for %w = 0 to 280 step 14
+// CHECK:           %part = affine.apply {{.+}}(%w)
+// CHECK:           affine.for %[[C:c.*]] = 0 to 1024 iter_args
+// CHECK:             %[[DUE:due.*]] = affine.apply {{.+}}(%[[C]])
+// CHECK-NEXT:        %[[TURN:turn.*]] = affine.apply {{.+}}(%[[C]])
+// CHECK-NEXT:        affine.if {{.+}}(%[[DUE]]) {
+// CHECK-NEXT:          affine.prefetch %panels[%panel + 1, 0, %part * 2048 + %[[TURN]] * 16], read, locality<3>
+// CHECK-NEXT:        }
+// CHECK-NOT:         affine.prefetch %panels
+// CHECK:             vector.outerproduct
+func.func @next_panel_in_turns(%input: memref<1x1024x20x14xf32>, %weights: memref<128x1024x1x1xf32>,
+                               %output: memref<1x128x20x14xf32>) {
+  linalg.conv_2d_nchw_fchw {mopt.plan = {
+      machine = "znver5", threads = 1, packing = "whole", levels = [],
+      microkernel = {lanes = "k", vector = 16, tile = {k = 16, w = 14}, reduction = ["c"]}}}
+    ins(%input, %weights : memref<1x1024x20x14xf32>, memref<128x1024x1x1xf32>)
+    outs(%output : memref<1x128x20x14xf32>)
+  return
+}
+
+// -----
+
+// Beside sixteen multiply-adds a prefetch in each step does not weigh.
+
+// CHECK-LABEL: func.func @next_panel_each_step
+// CHECK:           affine.for %[[C:c.*]] = 0 to 1024 iter_args
+// CHECK:             affine.prefetch %panels[%panel + 1, 0, %[[C]] * 16], read, locality<3>
+// CHECK-NOT:         affine.prefetch %panels
+// CHECK:             vector.outerproduct
+func.func @next_panel_each_step(%input: memref<1x1024x20x16xf32>, %weights: memref<128x1024x1x1xf32>,
+                                %output: memref<1x128x20x16xf32>) {
+  linalg.conv_2d_nchw_fchw {mopt.plan = {
+      machine = "znver5", threads = 1, packing = "whole", levels = [],
+      microkernel = {lanes = "k", vector = 16, tile = {k = 16, w = 16}, reduction = ["c"]}}}
+    ins(%input, %weights : memref<1x1024x20x16xf32>, memref<128x1024x1x1xf32>)
+    outs(%output : memref<1x128x20x16xf32>)
+  return
+}
+
+// -----
+
 // One tap at a time: only the line that a tap reads of each channel, three taps apart.
 
 // CHECK-LABEL: func.func @next_tap

@@ -10,10 +10,17 @@ from typing import Any
 from mopt_mlir.codegen.builder import Builder
 from mopt_mlir.codegen.index import Index
 from mopt_mlir.codegen.operands import Panels
-from mopt_mlir.codegen.prefetch.budget import LINE_BYTES
-from mopt_mlir.codegen.prefetch.weights import LEFT_TO_L2
+from mopt_mlir.codegen.prefetch.budget import LINE_BYTES, power_of_two
+from mopt_mlir.codegen.prefetch.weights import LEFT_TO_L2, MANY_PRODUCTS
 from mopt_mlir.codegen.ranges import Range
 from mopt_mlir.codegen.upcoming import NextWeights, part_of
+from mopt_mlir.microkernel import Microkernel
+
+MOST_STEPS = 8
+"""Of which one asks: as many as become one where reductions of few multiply-adds are unrolled, so
+that nothing is left to decide. (Measured on Zen 3, channels last, constant weights, warm caches:
+twelve layers whose register tiles each asked for all of the next panels in every step take 5% less
+time, up to 14%.)"""
 
 
 @dataclass(frozen=True)
@@ -23,7 +30,8 @@ class PanelPrefetch:
     At each step of a long reduction loop, over `dim`, `each` of their lines are asked for, from
     line `first` on, `spacing` elements further on at each step: where all that lies between two
     steps is read, those of one register tile follow each other. So memory delivers while the
-    current panels are used, instead of all at once when they change.
+    current panels are used, instead of all at once when they change. If there are more register
+    tiles than lines of a step, each may ask in one of `every` steps, a power of two.
     """
 
     builder: Builder
@@ -35,10 +43,12 @@ class PanelPrefetch:
     first: Index
     each: int
     spacing: int
+    every: int
 
     @staticmethod
     def of(
         builder: Builder,
+        kernel: Microkernel,
         panels: Panels,
         following: NextWeights | None,
         panel: Index,
@@ -54,17 +64,30 @@ class PanelPrefetch:
         dim = _asking(panels, ranges)
         read, step = _per_step(panels, ranges, dim)
         lines = -(-read * size // LINE_BYTES)
-        each, part = part_of(builder, lines, following, ranges)
-        together = ranges[dim].size if read == step else 1
-        spacing = each * (LINE_BYTES // size) if read == step else step
+        dense = read == step
+        every = _every(kernel, following.tiles // lines) if dense else 1
+        each, part = part_of(builder, lines * every, following, ranges)
+        together = -(-ranges[dim].size // every) if dense else 1
+        spacing = each * (LINE_BYTES // size) if dense else step
         first = part * (together * each)
-        return PanelPrefetch(builder, panels, following, panel, dim, ranges, first, each, spacing)
+        where = builder, panels, following, panel, dim, ranges
+        return PanelPrefetch(*where, first, each, spacing, every)
 
     def emit(self, point: Mapping[str, Index]) -> None:
-        """Ask for the lines of the step at `point`, which has the reduction dims that are known."""
-        panels, following = self.panels, self.following
+        """Ask for the lines of the step at `point`, which has the reduction dims that are known, if
+        it is one that asks."""
+        step = point[self.dim] - self.ranges[self.dim].start
+        if self.every == 1:
+            self._ask(point, step)
+            return
+        due = self.builder.apply("due", step, modulo=self.every)
+        turn = self.builder.apply("turn", step, self.every)
+        self.builder.branch([due.is_zero()], lambda: self._ask(point, turn), lambda: None)
+
+    def _ask(self, point: Mapping[str, Index], turn: Index) -> None:
+        """Ask for the lines of the `turn` at `point`."""
+        panels, following, panel = self.panels, self.following, self.panel
         begin = {dim: self.ranges[dim].start for dim in panels.reduction}
-        panel, step = self.panel, point[self.dim] - begin[self.dim]
         at = {dim: point.get(dim, start) for dim, start in begin.items()}
         at[self.dim] = begin[self.dim]
         if following.dim == panels.channel:
@@ -74,8 +97,15 @@ class PanelPrefetch:
         inner = [at[dim] - panels.starts[dim] for dim in panels.reduction]
         per_line = LINE_BYTES // _element_size(panels.memref)
         for line in range(self.each):
-            lane = (self.first + line) * per_line + step * self.spacing
+            lane = (self.first + line) * per_line + turn * self.spacing
             self.builder.prefetch(panels.memref, [panel, *inner, lane], following.into)
+
+
+def _every(kernel: Microkernel, tiles: int) -> int:
+    """Of how many steps one asks, if so many register tiles share each of the lines of a step."""
+    if kernel.accumulators >= MANY_PRODUCTS:
+        return 1
+    return power_of_two(min(max(tiles, 1), MOST_STEPS))
 
 
 def _asking(panels: Panels, ranges: Mapping[str, Range]) -> str:
