@@ -6,6 +6,7 @@ from mopt_mlir.codegen import lookahead
 from mopt_mlir.codegen.prefetch import budget as prefetch_budget
 from mopt_mlir.codegen.prefetch import input as prefetch_input
 from mopt_mlir.codegen.prefetch import output as prefetch_output
+from mopt_mlir.codegen.prefetch import panels as prefetch_panels
 from mopt_mlir.codegen.prefetch import pixels as prefetch_pixels
 from mopt_mlir.codegen.prefetch import weights as prefetch_weights
 from mopt_mlir.estimate import branches, residency, times, visits
@@ -202,6 +203,12 @@ def _generated_code() -> Rows:
             "between the prefetches of a register tile's output and its stores",
             f"{prefetch_output.OUTPUT_AHEAD_CYCLES} cycles",
             "layers on Zen 5 (it is not kept which)",
+        ],
+        [
+            "steps of which one asks for the next panels, where they have fewer than "
+            f"{prefetch_weights.MANY_PRODUCTS} multiply-adds",
+            f"{prefetch_panels.MOST_STEPS}",
+            "own plans of Table 1 with NHWC, HWCF and constant weights, Zen 3",
         ],
         [
             "lines of output, on Zen 4, and of weights packed next, asked for at once: at most",
