@@ -18,17 +18,17 @@ from mopt_mlir.solver.incumbent import Incumbent
 from mopt_mlir.solver.relaxation import Formulation
 from mopt_mlir.solver.space import Choice
 
-TABLES = (12, 40)
-"""Dims with at most so many useful sizes are exact in the SCIP model, in the first attempt and in
-those that follow, if all choices agree on the grid of register tiles."""
+TABLE = 100
+"""Dims with at most so many useful sizes are exact in the SCIP model, if all choices agree on the
+grid of register tiles."""
 
 EXACT = 2000
-"""Dims with at most so many useful sizes are exact in the last attempt: all but huge ones (a dim of
-a million has so many useful sizes), whose tables would take longer than they are worth."""
+"""As `TABLE`, in the last attempt: all but huge dims (one of a million has so many useful sizes),
+whose tables would take longer than they are worth."""
 
-NODES = 100
-"""Branch-and-bound nodes of the first attempt, which mostly ends with far fewer: if not, a better
-plan and more exact tables help more than its bound."""
+NODES = 30
+"""Branch-and-bound nodes of the first attempt, which mostly ends with fewer: if not, a better plan
+and choices looked at apart help more than its bound."""
 
 FEW = 10
 """So few grids of tile sizes are looked at one by one straight away, if the first attempt was not
@@ -72,7 +72,7 @@ class Proof:
     def bound(self, options: Sequence[Choice]) -> float:
         """A lower bound in seconds on the cost of every plan of `options`."""
         cost, pending = self.incumbent.cost, self._alive(options)
-        found = self._together(pending, TABLES[0], NODES)
+        found = self._together(pending, TABLE, NODES)
         refined = found.bound
         if self._is_below(refined):
             for _, sizes in found.starts[:1]:
@@ -90,9 +90,9 @@ class Proof:
         those of `pending`."""
         grids = _by_grid(pending)
         if len(grids) <= FEW:
-            return min(map(self._apart, grids.values()))
+            return min(map(self._exactly, grids.values()))
         if not found.starts:
-            found = self._together(pending, TABLES[1])
+            found = self._together(pending, TABLE)
         return self._refined(pending, found)
 
     def _refined(self, pending: Sequence[Choice], found: Attempt) -> float:
@@ -105,7 +105,7 @@ class Proof:
             tempting = _grid(found.starts[0][0])
             lower = min(lower, self._exactly(_by_grid(pending)[tempting]))
             pending = [choice for choice in self._alive(pending) if _grid(choice) != tempting]
-            found = self._together(pending, TABLES[1])
+            found = self._together(pending, TABLE)
         if self._is_open(found):
             return min(lower, *map(self._exactly, _by_grid(pending).values()))
         return min(lower, found.bound)
@@ -117,11 +117,6 @@ class Proof:
     def _is_below(self, bound: float) -> bool:
         """Whether a bound does not reach the target, and there is time to improve it."""
         return bound < self.target and perf_counter() < self.deadline
-
-    def _apart(self, grid: Sequence[Choice]) -> float:
-        """A bound for choices on one grid."""
-        found = self._together(grid, TABLES[1])
-        return max(found.bound, self._exactly(grid)) if self._is_open(found) else found.bound
 
     def _exactly(self, grid: Sequence[Choice]) -> float:
         """A bound for choices on one grid, with every tile size exact."""
@@ -139,8 +134,6 @@ class Proof:
             return Attempt(min(target, _own_bound(options)))
         inc = self.incumbent
         model = Formulation(inc.problem, inc.machine, alive, inc.cost, table=table)
-        if nodes < 0:  # few nodes are for solutions as well, which are better found without
-            model.decide_first()
         outcome = model.solve(
             below=target * MARGIN, time_limit=left, gap=BOUND_GAP * self.gap, nodes=nodes
         )

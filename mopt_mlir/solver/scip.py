@@ -22,12 +22,15 @@ _SETTINGS = {
 between curves and tables, the exact solver takes half the time."""
 
 _CONVEX = {
-    "branching/inference/priority": 1_000_000,
+    "branching/fullstrong/priority": 1_000_000,
+    "branching/fullstrong/maxbounddist": 1.0,
     "constraints/nonlinear/propfreq": -1,
 }
-"""Where only binaries are not convex. Branching on those that fix many others, without trying any
-out, proves hard problems up to ten times as fast: most leave a node infeasible, and what the
-objective gains says little. Bounds of curves come from the relaxation, not from propagation."""
+"""Where only binaries are not convex. Trying out every branch pays: proofs of single choices that
+took up to 24,000 nodes take fewer than 100, and up to a hundred times less time. Rules that try out
+a few and learn from them lose their way in some proofs; to branch on where weights are packed or on
+classes first gains nothing any more. Bounds of curves come from the relaxation, not from
+propagation."""
 
 TRUSTED = frozenset(
     ("optimal", "infeasible", "gaplimit", "nodelimit", "timelimit", "sollimit", "bestsollimit")

@@ -158,15 +158,6 @@ class Variables:
             packs = self.of_choice(float(choice.packs) for choice in self.choices)
             self.add(self.sum(self.place.values()) == packs)
 
-    def decide_first(self) -> None:
-        """Have SCIP branch on where weights are packed, and then on the class of L1, before it does
-        on anything else: most of the traffic depends on these. (All proofs of Table 1 together take
-        12 to 37% less time for it, on two machines with 1 to 8 cores; that of Y4 on one of them
-        takes four times as long.)"""
-        for priority, binaries in ((2, self.place.values()), (1, self.order[LEVELS[-1]])):
-            for binary in binaries:
-                self.model.chgVarBranchPriority(binary, priority)
-
     def _tile(self, dim: str, table: int) -> None:
         extent = self.problem.extent(dim)
         units = {choice.step(dim) for choice in self.choices}

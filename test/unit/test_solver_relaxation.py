@@ -54,29 +54,22 @@ def check(
         for table in TABLES if group else ():
             together = [some[index] for index in group]
             program = Formulation(problem, machine, together, least, table=table)
-            if table:
-                program.decide_first()
             found = program.solve(below=ROOM * least, time_limit=20, gap=1e-4)
             assert found.starts, "the program has no solution, and the enumeration has"
             assert 0 < found.bound <= least * (1 + 1e-9)
 
 
-def test_a_proof_that_decides_packing_and_order_first_takes_fewer_nodes() -> None:
-    """Here 193 rather than 1572."""
+def test_a_proof_takes_few_nodes() -> None:
+    """Here 5; hundreds if SCIP does not try branches out before it takes one."""
     problem, machine = conv2d(k=256, h=68, w=68, c=128, r=3, s=3), by_name("i7-9700k")
     plan = solve(problem, machine, gap=0.005, time_limit=60)
     assert plan.prediction is not None
     below = plan.prediction.cost / 1.005
     options = choices(problem, machine, 1, constant_weights=False)
     mine = [c for c in options if c.kernel == plan.microkernel]
-    proven = []
-    for decides in (True, False):
-        program = Formulation(problem, machine, mine, plan.prediction.cost, table=40)
-        if decides:
-            program.decide_first()
-        found = program.solve(below=below, time_limit=60, gap=1e-3, nodes=600)
-        proven.append(found.bound >= below * (1 - 1e-4))
-    assert proven == [True, False]
+    program = Formulation(problem, machine, mine, plan.prediction.cost, table=40)
+    found = program.solve(below=below, time_limit=60, gap=1e-3, nodes=100)
+    assert found.bound >= below * (1 - 1e-4)
 
 
 @pytest.mark.parametrize("seed", [*range(40), 86, 112, 119])
