@@ -9,6 +9,7 @@ from mopt_mlir.diagnostics import Failure, UserError, describe, emit
 from mopt_mlir.lowering.addresses import forget_bounds, share_addresses
 from mopt_mlir.lowering.fallback import keep_marks, linalg_to_loops, mark_loops
 from mopt_mlir.lowering.library import call_accurate_functions, check_names
+from mopt_mlir.lowering.outlined import keep_multiples
 from mopt_mlir.lowering.quotients import shift_quotients
 from mopt_mlir.lowering.scratch import reuse_scratch
 from mopt_mlir.lowering.unroll import is_unrolled, unroll_reductions
@@ -73,6 +74,7 @@ def lower_to_llvm(module: Any, threads: int) -> None:
     unroll_reductions(module)
     if threads != 1:
         run_upstream(module, f"convert-scf-to-openmp{{num-threads={threads}}}")
+        keep_multiples(module)
     _hoist_allocas(module)
     _bits_as_bytes(module)
     _inline_scopes(module)
