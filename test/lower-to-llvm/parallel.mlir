@@ -28,3 +28,25 @@ func.func @parallel(%a: memref<8x4xf32>, %b: memref<8xf32>) {
   }
   return
 }
+
+// The counter of a loop around the region is known inside to be a multiple of 64; one that may begin
+// anywhere is not.
+// CHECK-LABEL: llvm.func @multiples(
+// CHECK:         %[[MASK:.*]] = llvm.mlir.constant(-64 : index)
+// CHECK:         omp.parallel
+// CHECK:           llvm.and %{{.*}}, %[[MASK]]
+// CHECK-NOT:       llvm.and
+// CHECK:           omp.wsloop
+// CHECK-NOT:       llvm.and
+// CHECK:         llvm.return
+func.func @multiples(%a: memref<?xf32>, %from: index, %to: index) {
+  %x = arith.constant 0.0 : f32
+  affine.for %c = 64 to 1024 step 192 {
+    affine.for %d = %from to %to step 16 {
+      affine.parallel (%i) = (0) to (8) {
+        affine.store %x, %a[%c + %d + %i] : memref<?xf32>
+      }
+    }
+  }
+  return
+}

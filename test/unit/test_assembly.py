@@ -128,9 +128,9 @@ def give(module: Any, plan: Plan) -> None:
             attach(convolution.operation, plan, bindings)
 
 
-def compiled(module: Any, machine: str) -> list[Loop]:
+def compiled(module: Any, machine: str, threads: int = 1) -> list[Loop]:
     """The innermost loops of a module that carries its plans."""
-    options = CompileOptions(machine=machine)
+    options = CompileOptions(machine=machine, threads=threads)
     lowered = lower_module(module, options)
     exported = [entry.symbol for entry in lowered.entries]
     native = compile_module(lowered.module, options.target_of_files(), exported)
@@ -218,6 +218,25 @@ def test_what_unrolling_leaves_over_needs_no_more_pointers(channels, steps):
     for loop in found:
         pixels = (re.match(r"vbroadcastss\s.*\((.*)\)", line) for line in loop.instructions)
         assert len({pixel[1] for pixel in pixels if pixel}) == 1
+
+
+def test_a_parallel_loop_within_one_of_the_reduction_does_what_it_does_on_one_core():
+    """Among others ask for what comes next, in some steps that are known beforehand."""
+    levels = (
+        Level("L3", ("k", "w", "c"), {"k": 512, "w": 289, "c": 512}),
+        Level("L2", ("w", "c", "k"), {"k": 24, "w": 76, "c": 512}),
+        Level("L1", ("k", "c", "w"), {"k": 24, "w": 4, "c": 64}),
+    )
+    kernel = Microkernel("k", 8, {"k": 24, "w": 4}, ("c",))
+    found = []
+    for threads, parallel in (1, {}), (2, {"k": 2}):
+        module = load_module(replace(WORKLOADS["Y19"], layout="nhwc_hwcf").mlir())
+        give(module, Plan("haswell", threads, kernel, levels, packing="whole", parallel=parallel))
+        full = [loop for loop in compiled(module, "haswell", threads) if loop.fmas == 48]
+        assert not any(loop.on_stack for loop in full)
+        found.append(sorted((loop.count("^prefetch"), loop.count(r"^j\w+\s")) for loop in full))
+    assert found[1] == found[0]
+    assert sum(prefetches for prefetches, _ in found[0]) > 0
 
 
 def cycles(loop: Loop, cpu: str) -> float:
