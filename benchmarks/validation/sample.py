@@ -11,7 +11,7 @@ import numpy.typing as npt
 from mopt_mlir.machine import Machine
 from mopt_mlir.microkernel import Microkernel
 from mopt_mlir.model.classes import PermutationClass, permutation_classes
-from mopt_mlir.model.cost import can_stream, line_bytes, predict, usable
+from mopt_mlir.model.cost import can_stream, line_axes, predict, usable
 from mopt_mlir.model.footprint import occupied
 from mopt_mlir.model.menu import menu
 from mopt_mlir.plan import LEVELS, PACKINGS, Level, Plan
@@ -160,8 +160,7 @@ def _fits(
 ) -> bool:
     """Whether the lines of a tile fit into a cache, if they are spread evenly over its sets."""
     touched = sum(
-        tensor.element.size
-        * occupied(problem, tensor, tile, line_bytes(problem, machine, tensor, level, panels))
+        tensor.element.size * occupied(line_axes(problem, machine, tensor, level, panels), tile)
         for tensor in problem.tensors
     )
     return touched <= usable(machine, level)

@@ -15,7 +15,13 @@ from mopt_mlir.machine.machine import Cache, Machine
 from mopt_mlir.microkernel import Microkernel
 from mopt_mlir.model.classes import class_name, reuse_of
 from mopt_mlir.model.conflicts import PAGE, row_pitch
-from mopt_mlir.model.footprint import footprint, occupied, output_runs
+from mopt_mlir.model.footprint import (
+    MemoryAxis,
+    footprint,
+    memory_axes,
+    occupied,
+    output_runs,
+)
 from mopt_mlir.model.microkernel import (
     RegisterWork,
     TileCounts,
@@ -87,8 +93,17 @@ def line_bytes(problem: Problem, machine: Machine, tensor: Tensor, level: str, p
     return 0 if panels and tensor is problem.weights else machine.cache(level).line
 
 
-def room_bytes(problem: Problem, machine: Machine, tensor: Tensor, level: str, panels: bool) -> int:
-    """Bytes in units of which `tensor` takes room in the cache `level`: those of `line_bytes`, or,
+def line_axes(
+    problem: Problem, machine: Machine, tensor: Tensor, level: str, panels: bool
+) -> tuple[MemoryAxis, ...]:
+    """The axes of `tensor` with the lines of `line_bytes`."""
+    return memory_axes(problem, tensor, line_bytes(problem, machine, tensor, level, panels))
+
+
+def room_axes(
+    problem: Problem, machine: Machine, tensor: Tensor, level: str, panels: bool
+) -> tuple[MemoryAxis, ...]:
+    """The axes of `tensor` with the units in which it takes room in the cache `level`: lines, or,
     of rows that lie apart by so much of a page that their parts in a tile use few of its lines, a
     larger part of the page. A way of L1 is as long as a page, or less, and pages fill the sets of
     L2, so that these few lines are all that such rows can use of either.
@@ -98,7 +113,7 @@ def room_bytes(problem: Problem, machine: Machine, tensor: Tensor, level: str, p
       9% less time, Y19 41%, Y4 4% more; with other weights and cold caches 3% less, Y19 35%, but M8
       11 to 24% more, and 94 layers of four sets 1% less. Rows of pixels take no more than their
       lines: of six 1x1 layers with channels in front, cold, four would take 2 to 18% more time, two
-      6% less.)
+      6% less.) Pixels that a stride leaves out take room as well: none of a tile can use it.
     - Weights in place whose rows lie half a page or more apart take half a page, in L2. (Own plans
       on Zen 4 that change, medians of eight comparisons: M8 takes 5%, M7 2, R10 1% less time, R12
       as much, Y19 3% more; in two of them R10 and R12 took 1.2 to 1.5 times as long without. If
@@ -108,13 +123,20 @@ def room_bytes(problem: Problem, machine: Machine, tensor: Tensor, level: str, p
     """
     line = line_bytes(problem, machine, tensor, level, panels)
     if tensor is problem.input and level in ("L1", "L2"):
-        in_rows = any(tensor.step(dim) == 1 for dim in problem.parallel_dims)
-        part = 0.0 if in_rows else machine.pixel_room or 0.0
-        cache = machine.cache(level)
-        return max(line, int(part * min(row_pitch(problem, tensor), cache.size // cache.ways)))
-    if level != "L2" or panels or tensor is not problem.weights:
-        return line
-    return PAGE // 2 if row_pitch(problem, tensor) >= PAGE // 2 else line
+        room = _pixel_bytes(problem, machine, level)
+        return memory_axes(problem, tensor, max(line, room), gaps=room > line)
+    if level == "L2" and tensor is problem.weights and not panels:
+        line = PAGE // 2 if row_pitch(problem, tensor) >= PAGE // 2 else line
+    return memory_axes(problem, tensor, line)
+
+
+def _pixel_bytes(problem: Problem, machine: Machine, level: str) -> int:
+    """The room that a pixel takes in the cache `level` because of where the others are; 0 if
+    channels do not lie together, or the machine does not say."""
+    in_rows = any(problem.input.step(dim) == 1 for dim in problem.parallel_dims)
+    part = 0.0 if in_rows else machine.pixel_room or 0.0
+    cache = machine.cache(level)
+    return int(part * min(row_pitch(problem, problem.input), cache.size // cache.ways))
 
 
 def tile_bytes(problem: Problem, tile: Mapping[str, int]) -> int:
@@ -131,12 +153,12 @@ def cache_bytes(
     panels: bool,
     packs: bool = False,
 ) -> dict[str, int]:
-    """Bytes of the cache `level` that a tile takes, per tensor, in units of `room_bytes`; `panels`
+    """Bytes of the cache `level` that a tile takes, per tensor, in units of `room_axes`; `panels`
     says whether the weights are packed, `packs` whether that happens whenever a tile of this level
     is entered. Their sum is what has to fit into `usable`."""
     bytes_ = {
         name: tensor.element.size
-        * occupied(problem, tensor, tile, room_bytes(problem, machine, tensor, level, panels))
+        * occupied(room_axes(problem, machine, tensor, level, panels), tile)
         for name, tensor in zip(TENSORS, problem.tensors, strict=True)
     }
     if packs:

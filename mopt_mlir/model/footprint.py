@@ -6,7 +6,7 @@ occupies whole lines (paper, Sec. 12); along the others its elements lie in diff
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import gcd, prod
@@ -82,7 +82,8 @@ class MemoryAxis:
     `reach` are the elements from one image or filter point to the next. An image point owns the
     elements up to the next one, which come along in its lines, so that several tiles never occupy
     less than one that covers them all. Rows begin at multiples of `grain` elements of a line, and
-    if they are `joined`, each begins where the one before ends.
+    if they are `joined`, each begins where the one before ends. With `gaps` the elements count that
+    a stride leaves out, between two image points of tiles with few taps.
     """
 
     axis: Axis
@@ -93,6 +94,7 @@ class MemoryAxis:
     reach: int = 1
     grain: int = 1
     joined: bool = True
+    gaps: bool = False
 
     @property
     def plain(self) -> bool:
@@ -104,16 +106,16 @@ class MemoryAxis:
         """Elements of a tile that spans the axis: it runs on into the next row, if they are joined,
         so that no line is brought in for a part of it, unless its points lie lines apart."""
         if not self.line:
-            return self.axis.touched(self.points, self.taps)
+            return int(self.in_elements(self.points, self.taps))
         if self.joined:
             span = self.step * (self.points - 1) + self.reach * (self.taps - 1) + 1
             return min(span, int(self.in_lines(self.points, self.taps)))
         return int(self._in_lines(self.points, self.taps, self.grain))
 
     def in_elements(self, points: Any, taps: Any) -> Any:
-        """Distinct elements of the axis that a tile touches, as `Axis.touched`. (Numbers or
-        arrays.)"""
-        own = np.minimum(self.axis.stride, taps)
+        """Distinct elements of the axis that a tile touches, as `Axis.touched`, and the gaps between
+        them if these count. (Numbers or arrays.)"""
+        own = self.axis.stride if self.gaps else np.minimum(self.axis.stride, taps)
         return points * own + np.minimum(self.axis.dilation, points) * (taps - own)
 
     def in_lines(self, points: Any, taps: Any) -> Any:
@@ -140,7 +142,7 @@ class MemoryAxis:
     def occupied(self, points: int, taps: int) -> int:
         """Elements of memory that a tile of `points` by `taps` occupies."""
         if not self.line:
-            return self.axis.touched(points, taps)
+            return int(self.in_elements(points, taps))
         if points == self.points and taps == self.taps:
             return self.whole
         return int(self.in_lines(points, taps))
@@ -153,10 +155,12 @@ def axes(problem: Problem, tensor: Tensor) -> tuple[Axis, ...]:
 
 
 @lru_cache(maxsize=256)
-def memory_axes(problem: Problem, tensor: Tensor, line_bytes: int) -> tuple[MemoryAxis, ...]:
+def memory_axes(
+    problem: Problem, tensor: Tensor, line_bytes: int, *, gaps: bool = False
+) -> tuple[MemoryAxis, ...]:
     """The axes of `tensor` as `axes`, one of them with its lines of `line_bytes`: that whose
     elements lie closest. None has, where nothing is known of the memory or for lines of 0 bytes,
-    which stand for memory that moves in elements."""
+    which stand for memory that moves in elements. With `gaps` those along the next axis count."""
     plain = [
         MemoryAxis(axis, problem.extent(axis.image), problem.extent(axis.filter or ""))
         for axis in axes(problem, tensor)
@@ -166,27 +170,33 @@ def memory_axes(problem: Problem, tensor: Tensor, line_bytes: int) -> tuple[Memo
         return tuple(plain)
     closest = min(steps, key=lambda axis: min(steps[axis].values()))
     line = max(1, line_bytes // tensor.element.size)
+    others = {axis: steps[axis] for axis in steps if axis != closest}
+    rows = min(others, key=lambda axis: min(others[axis].values()), default=None)
     found = []
     for part in plain:
         if part.axis == closest:
             step = steps[closest].get(closest.image, 1)
             reach = steps[closest].get(closest.filter or "", step)
             part = replace(part, line=line, step=step, reach=reach)
-            others = {axis: steps[axis] for axis in steps if axis != closest}
             pitches = [pitch for found_ in others.values() for pitch in found_.values()]
-            part = replace(part, grain=gcd(line, *pitches), joined=_joined(problem, part, others))
+            part = replace(
+                part, grain=gcd(line, *pitches), joined=_joined(problem, part, rows, steps)
+            )
+        elif part.axis == rows:
+            part = replace(part, gaps=gaps)
         found.append(part)
     return tuple(found)
 
 
-def _joined(problem: Problem, part: MemoryAxis, others: Mapping[Axis, Mapping[str, int]]) -> bool:
-    """Whether the rows along a contiguous axis follow each other: the next axis steps from one to
-    the next, with no gap between them, and leaves none out."""
-    if not others:
+def _joined(
+    problem: Problem, part: MemoryAxis, rows: Axis | None, steps: Mapping[Axis, Mapping[str, int]]
+) -> bool:
+    """Whether the rows along a contiguous axis follow each other: the next axis, `rows`, steps from
+    one to the next, with no gap between them, and leaves none out."""
+    if rows is None:
         return True
-    rows = min(others, key=lambda axis: min(others[axis].values()))
     span = part.step * (part.points - 1) + part.reach * (part.taps - 1) + max(part.step, part.reach)
-    if min(others[rows].values()) > span:
+    if min(steps[rows].values()) > span:
         return False
     image, taps = problem.extent(rows.image), problem.extent(rows.filter or "")
     reach = rows.dilation * (taps - 1) if rows.filter else 0
@@ -209,12 +219,12 @@ def footprint(problem: Problem, tensor: Tensor, tile: Mapping[str, int]) -> int:
     return prod(axis.extent(tile) for axis in axes(problem, tensor))
 
 
-def occupied(problem: Problem, tensor: Tensor, tile: Mapping[str, int], line_bytes: int) -> int:
-    """Elements of memory that a tile of `tensor` occupies in a cache: its elements, rounded to
-    whole lines of `line_bytes` along the contiguous axis."""
+def occupied(parts: Iterable[MemoryAxis], tile: Mapping[str, int]) -> int:
+    """Elements of memory that a tile of a tensor with the axes `parts` occupies in a cache: its
+    elements, rounded to whole lines along the contiguous axis."""
     return prod(
         part.occupied(tile[part.axis.image], tile[part.axis.filter] if part.axis.filter else 1)
-        for part in memory_axes(problem, tensor, line_bytes)
+        for part in parts
     )
 
 

@@ -21,11 +21,11 @@ from mopt_mlir.model.cost import (
     PARALLEL_START,
     WEIGHTS,
     beside,
-    line_bytes,
-    room_bytes,
+    line_axes,
+    room_axes,
     usable,
 )
-from mopt_mlir.model.footprint import joined_dims, memory_axes
+from mopt_mlir.model.footprint import joined_dims
 from mopt_mlir.model.packing import PACKED_COPIES, in_place_exposed
 from mopt_mlir.model.rates import OUTPUT_PASSES
 from mopt_mlir.plan import LEVELS, PLACES_TO_PACK
@@ -111,13 +111,11 @@ class Evaluator:
         self._capacity = np.array([usable(machine, level) for level in LEVELS])
         self._axes, self._room = (  # what a tile brings in, and what has to fit
             {
-                (level, index): memory_axes(
-                    problem, tensor, unit(problem, machine, tensor, level, choice.packed)
-                )
+                (level, index): axes(problem, machine, tensor, level, choice.packed)
                 for level in LEVELS
                 for index, tensor in enumerate(problem.tensors)
             }
-            for unit in (line_bytes, room_bytes)
+            for axes in (line_axes, room_axes)
         )
         parts = {part.axis for row in self._axes.values() for part in row if not part.plain}
         measured = {dim for axis in parts for dim in (axis.image, axis.filter) if dim}

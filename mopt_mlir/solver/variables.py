@@ -18,10 +18,10 @@ import numpy as np
 
 from mopt_mlir.machine.machine import Machine
 from mopt_mlir.model.classes import permutation_classes
-from mopt_mlir.model.cost import line_bytes, room_bytes
-from mopt_mlir.model.footprint import Axis, MemoryAxis, memory_axes
+from mopt_mlir.model.cost import line_axes, room_axes
+from mopt_mlir.model.footprint import Axis, MemoryAxis
 from mopt_mlir.plan import LEVELS, PLACES_TO_PACK
-from mopt_mlir.problem import Problem, Tensor
+from mopt_mlir.problem import Problem
 from mopt_mlir.solver.convex import lower_hull
 from mopt_mlir.solver.sizes import (
     largest_of,
@@ -66,13 +66,11 @@ class Variables:
         panels = any(choice.packed for choice in choices)
         self.axes, self.room = (
             {
-                (level, index): _moving(
-                    problem, tensor, unit(problem, machine, tensor, level, panels)
-                )
+                (level, index): _moving(axes(problem, machine, tensor, level, panels))
                 for level in LEVELS
                 for index, tensor in enumerate(problem.tensors)
             }
-            for unit in (line_bytes, room_bytes)
+            for axes in (line_axes, room_axes)
         )
         self.x: dict[tuple[str, str], Expression] = {}
         self.trips: dict[tuple[str, str], Expression] = {}
@@ -246,6 +244,6 @@ class Variables:
         return self.pick[level, axis.filter]
 
 
-def _moving(problem: Problem, tensor: Tensor, line: int) -> tuple[MemoryAxis, ...]:
-    """The axes of a tensor that are longer than one point, with lines of so many bytes."""
-    return tuple(part for part in memory_axes(problem, tensor, line) if part.points > 1)
+def _moving(parts: Iterable[MemoryAxis]) -> tuple[MemoryAxis, ...]:
+    """The axes of a tensor that are longer than one point."""
+    return tuple(part for part in parts if part.points > 1)
