@@ -113,8 +113,8 @@ class MemoryAxis:
         return int(self._in_lines(self.points, self.taps, self.grain))
 
     def in_elements(self, points: Any, taps: Any) -> Any:
-        """Distinct elements of the axis that a tile touches, as `Axis.touched`, and the gaps between
-        them if these count. (Numbers or arrays.)"""
+        """Distinct elements of the axis that a tile touches, as `Axis.touched`, and the gaps
+        between them if these count. (Numbers or arrays.)"""
         own = self.axis.stride if self.gaps else np.minimum(self.axis.stride, taps)
         return points * own + np.minimum(self.axis.dilation, points) * (taps - own)
 

@@ -334,6 +334,24 @@ def test_channels_of_pixels_that_use_few_places_of_pages_take_the_room_of_all(
         assert used["input"] == len(pixels) * 64
 
 
+@pytest.mark.parametrize("taps", [1, 2, 3])
+def test_pixels_that_a_stride_leaves_out_take_room_where_they_lie_half_a_page_apart(
+    taps: int,
+) -> None:
+    problem = conv2d(k=16, h=1, w=8, c=512, r=1, s=3, stride=2, layout="nhwc", weights="hwcf")
+    pixels = {2 * w + s for w in range(8) for s in range(taps)}
+    lines = {4 * (512 * pixel + c) // 64 for pixel in pixels for c in range(16)}
+    of_place = Counter(line % 64 for line in lines)
+    tile = {**problem.extents, "s": taps, "c": 16}
+    for level in ("L1", "L2"):
+        used = cache_bytes(problem, CROWDED, level, tile, panels=True)["input"]
+        assert 0 <= max(of_place.values()) * 4096 - used <= 2048
+    assert cache_bytes(problem, CROWDED, "L3", tile, panels=True)["input"] == len(pixels) * 64
+    closer = conv2d(k=16, h=1, w=8, c=256, r=1, s=3, stride=2, layout="nhwc", weights="hwcf")
+    used = cache_bytes(closer, CROWDED, "L1", tile, panels=True)
+    assert used["input"] == len(pixels) * 1024
+
+
 def test_a_machine_may_say_that_channels_of_pixels_take_a_part_of_that_room() -> None:
     problem = conv2d(k=16, h=4, w=16, c=1024, r=1, s=1, layout="nhwc", weights="hwcf")
     tile = {**problem.extents, "c": 16}

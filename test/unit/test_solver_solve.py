@@ -105,6 +105,7 @@ def test_unusual_shapes_are_proven_too(sizes: dict[str, int]) -> None:
         ("Y9", "haswell", 2, "nchw"),
         ("R10", "znver4", 1, "nhwc"),  # weights in place in few sets of L2
         ("R11", "i7-9700k", 8, "nchw"),
+        ("M8", "znver3", 1, "nhwc"),  # pixels in few sets of L1 and L2, half of them left out
     ],
 )
 def test_no_plan_lies_below_the_bound(name: str, machine: str, threads: int, layout: str) -> None:
