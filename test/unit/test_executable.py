@@ -396,6 +396,24 @@ def test_descriptors_outlive_the_function():
     assert out.tolist() == [4, 14, 24]
 
 
+def test_calls_make_no_classes(add, arrays):
+    """As ctypes does for each type of function that it is asked for."""
+
+    def classes():
+        return sum(isinstance(found, type) for found in gc.get_objects())
+
+    add(*arrays)
+    gc.collect()
+    gc.disable()
+    try:
+        before = classes()
+        for _ in range(10):
+            add(*arrays)
+        assert classes() == before
+    finally:
+        gc.enable()
+
+
 def test_calls_leave_the_count_of_none_alone(add, arrays):
     bound = add.bind(*arrays)
     before = sys.getrefcount(None)
