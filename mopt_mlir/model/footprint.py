@@ -37,10 +37,10 @@ class Axis:
         """Distinct elements of this axis that a tile touches."""
         return self.touched(tile[self.image], tile[self.filter] if self.filter else 1)
 
-    def touched(self, points: int, taps: int) -> int:
+    def touched(self, points: int, taps: int, *, gaps: bool = False) -> int:
         """Distinct elements under `points` image and `taps` filter points (1 where there is no
-        filter)."""
-        own = min(self.stride, taps)
+        filter); with `gaps` also those that the stride leaves out between two image points."""
+        own = self.stride if gaps else min(self.stride, taps)
         return points * own + min(self.dilation, points) * (taps - own)
 
     def apart(self, dim: str) -> int:
@@ -82,8 +82,8 @@ class MemoryAxis:
     `reach` are the elements from one image or filter point to the next. An image point owns the
     elements up to the next one, which come along in its lines, so that several tiles never occupy
     less than one that covers them all. Rows begin at multiples of `grain` elements of a line, and
-    if they are `joined`, each begins where the one before ends. With `gaps` the elements count that
-    a stride leaves out, between two image points of tiles with few taps.
+    if they are `joined`, each begins where the one before ends. With `gaps` elements count that a
+    stride leaves out.
     """
 
     axis: Axis
@@ -106,15 +106,14 @@ class MemoryAxis:
         """Elements of a tile that spans the axis: it runs on into the next row, if they are joined,
         so that no line is brought in for a part of it, unless its points lie lines apart."""
         if not self.line:
-            return int(self.in_elements(self.points, self.taps))
+            return self.axis.touched(self.points, self.taps, gaps=self.gaps)
         if self.joined:
             span = self.step * (self.points - 1) + self.reach * (self.taps - 1) + 1
             return min(span, int(self.in_lines(self.points, self.taps)))
         return int(self._in_lines(self.points, self.taps, self.grain))
 
     def in_elements(self, points: Any, taps: Any) -> Any:
-        """Distinct elements of the axis that a tile touches, as `Axis.touched`, and the gaps
-        between them if these count. (Numbers or arrays.)"""
+        """Elements of the axis that a tile touches, as `Axis.touched`. (Numbers or arrays.)"""
         own = self.axis.stride if self.gaps else np.minimum(self.axis.stride, taps)
         return points * own + np.minimum(self.axis.dilation, points) * (taps - own)
 
@@ -142,7 +141,7 @@ class MemoryAxis:
     def occupied(self, points: int, taps: int) -> int:
         """Elements of memory that a tile of `points` by `taps` occupies."""
         if not self.line:
-            return int(self.in_elements(points, taps))
+            return self.axis.touched(points, taps, gaps=self.gaps)
         if points == self.points and taps == self.taps:
             return self.whole
         return int(self.in_lines(points, taps))
