@@ -347,9 +347,12 @@ def test_pixels_that_a_stride_leaves_out_take_room_where_they_lie_half_a_page_ap
         used = cache_bytes(problem, CROWDED, level, tile, panels=True)["input"]
         assert 0 <= max(of_place.values()) * 4096 - used <= 2048
     assert cache_bytes(problem, CROWDED, "L3", tile, panels=True)["input"] == len(pixels) * 64
-    closer = conv2d(k=16, h=1, w=8, c=256, r=1, s=3, stride=2, layout="nhwc", weights="hwcf")
-    used = cache_bytes(closer, CROWDED, "L1", tile, panels=True)
-    assert used["input"] == len(pixels) * 1024
+    for channels, each in (256, 1024), (1024, 4096):  # closer, and on the same sets anyway
+        other = conv2d(
+            k=16, h=1, w=8, c=channels, r=1, s=3, stride=2, layout="nhwc", weights="hwcf"
+        )
+        used = cache_bytes(other, CROWDED, "L1", tile, panels=True)
+        assert used["input"] == len(pixels) * each
 
 
 def test_a_machine_may_say_that_channels_of_pixels_take_a_part_of_that_room() -> None:
