@@ -113,9 +113,10 @@ def room_axes(
       9% less time, Y19 41%, Y4 4% more; with other weights and cold caches 3% less, Y19 35%, but M8
       11 to 24% more, and 94 layers of four sets 1% less. Rows of pixels take no more than their
       lines: of six 1x1 layers with channels in front, cold, four would take 2 to 18% more time, two
-      6% less.) Where pixels lie half a page apart, those that a stride leaves out take room as well,
-      which none of a tile can use; whole pages apart they use that of the others. (Of 94 layers own plans of two change: one of 1x3 taps
-      and 512 channels takes 32 and 36% less time, warm and cold, M8 4% more and 5% less.)
+      6% less.) Where pixels lie half a page apart, those that a stride leaves out take room as
+      well, which none of a tile can use; whole pages apart they use that of the others. (Of 94
+      layers own plans of two change: one of 1x3 taps and 512 channels takes 32 and 36% less time,
+      warm and cold, M8 4% more and 5% less.)
     - Weights in place whose rows lie half a page or more apart take half a page, in L2. (Own plans
       on Zen 4 that change, medians of eight comparisons: M8 takes 5%, M7 2, R10 1% less time, R12
       as much, Y19 3% more; in two of them R10 and R12 took 1.2 to 1.5 times as long without. If
