@@ -73,15 +73,16 @@ class Proof:
         """A lower bound in seconds on the cost of every plan of `options`."""
         cost, pending = self.incumbent.cost, self._alive(options)
         found = self._together(pending, TABLE, NODES)
-        refined = found.bound
-        if self._is_below(refined):
+        refined = bound = found.bound
+        if self._is_below(bound):
             for _, sizes in found.starts[:1]:
                 self.incumbent.from_sizes(pending, sizes)
             self.incumbent.each_family(pending, small=not found.starts)
             groups = _by_panels(self._alive(pending))
             if self.incumbent.cost < cost or not found.starts or len(groups) > 1:
                 found = Attempt(found.bound)
-            refined = min((self._further(group, found) for group in groups), default=self.target)
+            further = min((self._further(group, found) for group in groups), default=self.target)
+            refined = max(bound, further)
         refined = min(refined, self.target)  # the target for all the others
         return min(max(refined, _own_bound(options)), self.incumbent.cost)
 
@@ -120,10 +121,19 @@ class Proof:
 
     def _exactly(self, grid: Sequence[Choice]) -> float:
         """A bound for choices on one grid, with every tile size exact."""
-        found = self._together(grid, EXACT)
-        if found.bound >= self.target or len(grid) == 1:
-            return found.bound
-        return max(found.bound, min(self._together([choice], EXACT).bound for choice in grid))
+        bound = self._tightest(grid)
+        if bound >= self.target or len(grid) == 1:
+            return bound
+        return max(bound, min(self._tightest([choice]) for choice in grid))
+
+    def _tightest(self, options: Sequence[Choice]) -> float:
+        """A bound with every tile size exact; once more after each better plan that is found, as
+        SCIP need not have gone as far as to the new target."""
+        cost, bound = inf, _own_bound(options)
+        while self._is_below(bound) and self.incumbent.cost < cost:
+            cost = self.incumbent.cost
+            bound = max(bound, self._together(options, EXACT).bound)
+        return bound
 
     def _together(self, options: Sequence[Choice], table: int, nodes: int = -1) -> Attempt:
         """What SCIP finds below the target (within `nodes` nodes if that is not negative); local

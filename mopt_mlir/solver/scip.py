@@ -22,6 +22,7 @@ _SETTINGS = {
 between curves and tables, the exact solver takes half the time."""
 
 _CONVEX = {
+    "lp/checkprimfeas": False,
     "branching/fullstrong/priority": 1_000_000,
     "branching/fullstrong/maxbounddist": 1.0,
     "constraints/nonlinear/propfreq": -1,
@@ -30,7 +31,9 @@ _CONVEX = {
 took up to 24,000 nodes take fewer than 100, and the longest 1 s rather than 36. Rules that try out
 a few and learn from them lose their way in some proofs; to branch on where weights are packed or on
 classes first gains nothing any more. Bounds of curves come from the relaxation, not from
-propagation."""
+propagation. A linear program whose solution misses a constraint by a little is taken as it is: its
+bound rests on dual values, which are checked. SCIP would do without it, and without a bound, in all
+nodes."""
 
 TRUSTED = frozenset(
     ("optimal", "infeasible", "gaplimit", "nodelimit", "timelimit", "sollimit", "bestsollimit")

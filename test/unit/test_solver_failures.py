@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import count
 from math import inf, nan
 from typing import Any
 
@@ -75,6 +76,27 @@ def test_the_other_searches_go_on_too() -> None:
         plan.check(PROBLEM)
         assert plan.prediction is not None
         assert plan.prediction.gap > 0
+
+
+def test_what_is_proven_before_scip_fails_counts(
+    best: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import pyscipopt
+
+    runs = count()
+
+    class Once(pyscipopt.Model):  # type: ignore[misc]
+        def optimize(self) -> None:
+            if next(runs):
+                raise Exception("SCIP: error in LP solver!")
+            super().optimize()
+
+    monkeypatch.setattr(pyscipopt, "Model", Once)
+    plan = solve(PROBLEM, MACHINE, gap=GAP)
+    assert next(runs) > 2
+    assert plan.prediction is not None
+    assert plan.prediction.lower_bound <= best
+    assert plan.prediction.gap < 0.01  # 0.027 without SCIP
 
 
 def test_settings_that_scip_refuses_are_a_failure_as_any(
