@@ -21,6 +21,12 @@ The planner lists the tile sizes of a dim, and looks at each of its points for b
 MOST_BYTES = 1 << 60
 """Of a tensor: what the planner counts with integers of 64 bits."""
 
+TENSORS = ("input", "weights", "output")
+"""The names of `Problem.tensors`, in their order."""
+
+WEIGHTS, OUTPUT = 1, 2
+"""The positions of these among them."""
+
 
 class NoPlanError(ValueError):
     """There is no plan for a problem; says why."""

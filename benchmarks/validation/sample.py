@@ -11,9 +11,10 @@ import numpy.typing as npt
 from mopt_mlir.machine import Machine
 from mopt_mlir.microkernel import Microkernel
 from mopt_mlir.model.classes import PermutationClass, permutation_classes
-from mopt_mlir.model.cost import can_stream, line_axes, predict, usable
+from mopt_mlir.model.cost import can_stream, predict
 from mopt_mlir.model.footprint import occupied
 from mopt_mlir.model.menu import menu
+from mopt_mlir.model.room import line_axes, usable
 from mopt_mlir.plan import LEVELS, PACKINGS, Level, Plan
 from mopt_mlir.problem import Problem
 from mopt_mlir.vector_access import needs_panels

@@ -9,7 +9,8 @@ from statistics import median
 
 import numpy as np
 
-from mopt_mlir.model.cost import MEMORY, TENSORS
+from mopt_mlir.model.cost import MEMORY
+from mopt_mlir.problem import TENSORS
 
 from .judgement import Flow, Trial
 from .tables import Rows, percent

@@ -17,17 +17,13 @@ from math import prod
 from mopt_mlir.estimate.nest import CachedNest, parts_in_lines
 from mopt_mlir.machine.machine import Machine
 from mopt_mlir.model.conflicts import crowded_lines, touched_lines
-from mopt_mlir.model.cost import (
-    FILLED_FROM,
-    TENSORS,
-    breakdown,
-    line_bytes,
-)
+from mopt_mlir.model.cost import FILLED_FROM, breakdown
 from mopt_mlir.model.footprint import footprint
 from mopt_mlir.model.packing import PACK_PASSES
 from mopt_mlir.model.rates import OUTPUT_PASSES
+from mopt_mlir.model.room import line_bytes
 from mopt_mlir.plan import LEVELS, Plan, Prediction
-from mopt_mlir.problem import Problem, Tensor
+from mopt_mlir.problem import TENSORS, Problem, Tensor
 from mopt_mlir.vector_access import keeps_sums_in_output, scalar_operand
 
 CROWDED = ("L2", "L3")

@@ -16,7 +16,8 @@ from mopt_mlir.explain.moves import (
     other_tiles,
 )
 from mopt_mlir.machine.machine import Machine
-from mopt_mlir.model.cost import cache_bytes, predict, usable
+from mopt_mlir.model.cost import predict
+from mopt_mlir.model.room import cache_bytes, usable
 from mopt_mlir.plan import Level, Plan, Prediction
 from mopt_mlir.problem import Problem
 

@@ -11,9 +11,10 @@ from mopt_mlir.explain.explanation import CacheUse, Explanation, Forecast, Regis
 from mopt_mlir.loop_nest import LoopNest
 from mopt_mlir.machine.machine import Machine
 from mopt_mlir.model.classes import class_name
-from mopt_mlir.model.cost import MEMORY, cache_bytes, predict, usable
+from mopt_mlir.model.cost import MEMORY, predict
 from mopt_mlir.model.microkernel import load_cycles, tile_kinds
 from mopt_mlir.model.rates import Rates
+from mopt_mlir.model.room import cache_bytes, usable
 from mopt_mlir.plan import Plan
 from mopt_mlir.problem import Problem
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from mopt_mlir.machine.machine import Machine
-from mopt_mlir.model.cost import tile_bytes, usable
+from mopt_mlir.model.room import tile_bytes, usable
 from mopt_mlir.plan import LEVELS, Level, Plan
 from mopt_mlir.problem import Problem
 

@@ -14,14 +14,7 @@ from math import prod
 from mopt_mlir.machine.machine import Cache, Machine
 from mopt_mlir.microkernel import Microkernel
 from mopt_mlir.model.classes import class_name, reuse_of
-from mopt_mlir.model.conflicts import PAGE, row_pitch
-from mopt_mlir.model.footprint import (
-    MemoryAxis,
-    footprint,
-    memory_axes,
-    occupied,
-    output_runs,
-)
+from mopt_mlir.model.footprint import output_runs
 from mopt_mlir.model.microkernel import (
     RegisterWork,
     TileCounts,
@@ -32,23 +25,19 @@ from mopt_mlir.model.microkernel import (
 from mopt_mlir.model.packing import (
     IN_COMMON,
     PACK_PASSES,
-    PACKED_COPIES,
     cycles_per_weight,
     first_block_seconds,
     in_place_exposed,
 )
 from mopt_mlir.model.rates import OUTPUT_PASSES, STREAMED_PASSES, Rates
+from mopt_mlir.model.room import line_bytes, usable
 from mopt_mlir.model.volume import Pieces, Tiling, cut, live_order, volume, whole
 from mopt_mlir.plan import LEVELS, Plan, Prediction
-from mopt_mlir.problem import Problem, Tensor
+from mopt_mlir.problem import TENSORS, Problem
 from mopt_mlir.vector_access import keeps_sums_in_output, streams_whole_vectors
 
 MEMORY: tuple[str, ...] = ("L1", "L2", "L3", "DRAM")
 """Resources that move data, each named after where it is read from."""
-
-TENSORS = ("input", "weights", "output")
-WEIGHTS, OUTPUT = 1, 2
-"""The positions of these in TENSORS and in `Problem.tensors`."""
 
 FILLED_FROM = {"L3": "DRAM", "L2": "L3", "L1": "L2"}
 """The resource that is busy while the tiles of a level are filled."""
@@ -80,93 +69,6 @@ def objective(machine: Machine, seconds: Mapping[str, float]) -> float:
     busy |= {name: seconds[name] for name in MEMORY}
     share = sum(weights[name] * time for name, time in busy.items())
     return seconds["parallel"] + max(busy.values()) + share
-
-
-def usable(machine: Machine, level: str) -> float:
-    """Bytes of the cache `level` that tiles may fill."""
-    return machine.capacity_factor * machine.cache(level).size
-
-
-def line_bytes(problem: Problem, machine: Machine, tensor: Tensor, level: str, panels: bool) -> int:
-    """Bytes of the lines in which `tensor` moves into the cache `level`; 0 for weights that are
-    packed into `panels`, which have no gaps."""
-    return 0 if panels and tensor is problem.weights else machine.cache(level).line
-
-
-def line_axes(
-    problem: Problem, machine: Machine, tensor: Tensor, level: str, panels: bool
-) -> tuple[MemoryAxis, ...]:
-    """The axes of `tensor` with the lines of `line_bytes`."""
-    return memory_axes(problem, tensor, line_bytes(problem, machine, tensor, level, panels))
-
-
-def room_axes(
-    problem: Problem, machine: Machine, tensor: Tensor, level: str, panels: bool
-) -> tuple[MemoryAxis, ...]:
-    """The axes of `tensor` with the units in which it takes room in the cache `level`: lines, or,
-    of rows that lie apart by so much of a page that their parts in a tile use few of its lines, a
-    larger part of the page. A way of L1 is as long as a page, or less, and pages fill the sets of
-    L2, so that these few lines are all that such rows can use of either.
-
-    - Of pixels that have all of their channels together, if the machine says so (`pixel_room`).
-      (Own plans of AVX2 code on Zen 3: with constant weights and warm caches those of Table 1 take
-      9% less time, Y19 41%, Y4 4% more; with other weights and cold caches 3% less, Y19 35%, but M8
-      11 to 24% more, and 94 layers of four sets 1% less. Rows of pixels take no more than their
-      lines: of six 1x1 layers with channels in front, cold, four would take 2 to 18% more time, two
-      6% less.) Where pixels lie half a page apart, those that a stride leaves out take room as
-      well, which none of a tile can use; whole pages apart they use that of the others. (Of 94
-      layers own plans of two change: one of 1x3 taps and 512 channels takes 32 and 36% less time,
-      warm and cold, M8 4% more and 5% less.)
-    - Weights in place whose rows lie half a page or more apart take half a page, in L2. (Own plans
-      on Zen 4 that change, medians of eight comparisons: M8 takes 5%, M7 2, R10 1% less time, R12
-      as much, Y19 3% more; in two of them R10 and R12 took 1.2 to 1.5 times as long without. If
-      rows a quarter of a page apart counted as well, four others would take 1 to 3% more. Rows
-      whole pages apart should take a page, but a plan of M9 that does not find so much takes 6%
-      less time than those that do.)
-    """
-    line = line_bytes(problem, machine, tensor, level, panels)
-    if tensor is problem.input and level in ("L1", "L2"):
-        room = _pixel_bytes(problem, machine, level)
-        return memory_axes(problem, tensor, max(line, room), gaps=room == PAGE // 2)
-    if level == "L2" and tensor is problem.weights and not panels:
-        line = PAGE // 2 if row_pitch(problem, tensor) >= PAGE // 2 else line
-    return memory_axes(problem, tensor, line)
-
-
-def _pixel_bytes(problem: Problem, machine: Machine, level: str) -> int:
-    """The room that a pixel takes in the cache `level` because of where the others are; 0 if
-    channels do not lie together, or the machine does not say."""
-    in_rows = any(problem.input.step(dim) == 1 for dim in problem.parallel_dims)
-    part = 0.0 if in_rows else machine.pixel_room or 0.0
-    cache = machine.cache(level)
-    return int(part * min(row_pitch(problem, problem.input), cache.size // cache.ways))
-
-
-def tile_bytes(problem: Problem, tile: Mapping[str, int]) -> int:
-    """Bytes of the distinct elements that a tile touches."""
-    return sum(t.element.size * footprint(problem, t, tile) for t in problem.tensors)
-
-
-def cache_bytes(
-    problem: Problem,
-    machine: Machine,
-    level: str,
-    tile: Mapping[str, int],
-    *,
-    panels: bool,
-    packs: bool = False,
-) -> dict[str, int]:
-    """Bytes of the cache `level` that a tile takes, per tensor, in units of `room_axes`; `panels`
-    says whether the weights are packed, `packs` whether that happens whenever a tile of this level
-    is entered. Their sum is what has to fit into `usable`."""
-    bytes_ = {
-        name: tensor.element.size
-        * occupied(room_axes(problem, machine, tensor, level, panels), tile)
-        for name, tensor in zip(TENSORS, problem.tensors, strict=True)
-    }
-    if packs:
-        bytes_["weights"] = int(bytes_["weights"] * PACKED_COPIES[level])
-    return bytes_
 
 
 def can_stream(problem: Problem, machine: Machine, kernel: Microkernel) -> bool:

@@ -23,7 +23,8 @@ from time import perf_counter
 import numpy as np
 
 from mopt_mlir.machine.machine import Machine
-from mopt_mlir.model.cost import cache_bytes, predict, usable
+from mopt_mlir.model.cost import predict
+from mopt_mlir.model.room import cache_bytes, usable
 from mopt_mlir.plan import LEVELS, TIME_LIMIT, Plan
 from mopt_mlir.problem import Problem
 from mopt_mlir.solver.arrays import Ints

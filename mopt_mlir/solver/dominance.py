@@ -16,10 +16,11 @@ from typing import Any
 
 from mopt_mlir.machine.machine import Machine
 from mopt_mlir.model.classes import permutation_classes
-from mopt_mlir.model.cost import FILLS, OUTPUT, usable
+from mopt_mlir.model.cost import FILLS
 from mopt_mlir.model.footprint import Axis, axes
+from mopt_mlir.model.room import usable
 from mopt_mlir.plan import LEVELS
-from mopt_mlir.problem import Problem
+from mopt_mlir.problem import OUTPUT, Problem
 from mopt_mlir.solver import scip
 from mopt_mlir.solver.space import Choice
 

@@ -14,22 +14,13 @@ import numpy.typing as npt
 
 from mopt_mlir.machine.machine import Machine
 from mopt_mlir.model.classes import PermutationClass, Reuse, permutation_classes
-from mopt_mlir.model.cost import (
-    FILLS,
-    MEMORY,
-    OUTPUT,
-    PARALLEL_START,
-    WEIGHTS,
-    beside,
-    line_axes,
-    room_axes,
-    usable,
-)
+from mopt_mlir.model.cost import FILLS, MEMORY, PARALLEL_START, beside
 from mopt_mlir.model.footprint import joined_dims
 from mopt_mlir.model.packing import PACKED_COPIES, in_place_exposed
 from mopt_mlir.model.rates import OUTPUT_PASSES
+from mopt_mlir.model.room import line_axes, room_axes, usable
 from mopt_mlir.plan import LEVELS, PLACES_TO_PACK
-from mopt_mlir.problem import Problem
+from mopt_mlir.problem import OUTPUT, WEIGHTS, Problem
 from mopt_mlir.solver.arrays import Floats, Ints
 from mopt_mlir.solver.packing import PackingCosts
 from mopt_mlir.solver.scenarios import IN_PLACE, IN_PLACE_LEVEL, Scenario, scenarios

@@ -17,15 +17,7 @@ from typing import Any
 import numpy as np
 
 from mopt_mlir.machine.machine import Machine
-from mopt_mlir.model.cost import (
-    FILLS,
-    MEMORY,
-    OUTPUT,
-    TENSORS,
-    WEIGHTS,
-    beside,
-    usable,
-)
+from mopt_mlir.model.cost import FILLS, MEMORY, beside
 from mopt_mlir.model.packing import (
     IN_COMMON,
     PACK_PASSES,
@@ -33,8 +25,9 @@ from mopt_mlir.model.packing import (
     pack_cycles,
     seconds_to_wait,
 )
+from mopt_mlir.model.room import usable
 from mopt_mlir.plan import LEVELS
-from mopt_mlir.problem import Problem
+from mopt_mlir.problem import OUTPUT, TENSORS, WEIGHTS, Problem
 from mopt_mlir.solver import scip
 from mopt_mlir.solver.arrays import Floats, Ints
 from mopt_mlir.solver.scenarios import IN_PLACE_LEVEL

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from mopt_mlir.model.classes import PermutationClass
-from mopt_mlir.model.cost import OUTPUT, WEIGHTS
 from mopt_mlir.plan import LEVELS
+from mopt_mlir.problem import OUTPUT, WEIGHTS
 
 IN_PLACE, IN_PLACE_LEVEL = "none", "L2"
 """The place of weights that are not packed, and the level whose traffic of them a core waits for

@@ -20,18 +20,13 @@ import numpy as np
 
 from mopt_mlir.machine.machine import Machine
 from mopt_mlir.microkernel import Microkernel
-from mopt_mlir.model.cost import (
-    MEMORY,
-    PARALLEL_START,
-    beside,
-    can_stream,
-    line_bytes,
-)
+from mopt_mlir.model.cost import MEMORY, PARALLEL_START, beside, can_stream
 from mopt_mlir.model.footprint import memory_axes
 from mopt_mlir.model.menu import menu
 from mopt_mlir.model.microkernel import RegisterWork, TileKind, tile_kinds
 from mopt_mlir.model.packing import PACK_CYCLES
 from mopt_mlir.model.rates import OUTPUT_PASSES, Rates
+from mopt_mlir.model.room import line_bytes
 from mopt_mlir.problem import Problem
 from mopt_mlir.solver.arrays import Floats, Ints
 from mopt_mlir.vector_access import is_transposed, needs_panels

@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 
 from mopt_mlir.machine.machine import Machine
-from mopt_mlir.model.cost import FILLS, OUTPUT, WEIGHTS, usable
+from mopt_mlir.model.cost import FILLS
 from mopt_mlir.model.footprint import MemoryAxis, joined_dims
 from mopt_mlir.model.packing import PACKED_COPIES
 from mopt_mlir.model.rates import OUTPUT_PASSES
+from mopt_mlir.model.room import usable
 from mopt_mlir.plan import LEVELS
-from mopt_mlir.problem import Problem
+from mopt_mlir.problem import OUTPUT, WEIGHTS, Problem
 from mopt_mlir.solver.arrays import Floats, Ints
 from mopt_mlir.solver.axis_bounds import (
     facets,

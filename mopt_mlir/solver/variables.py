@@ -18,8 +18,8 @@ import numpy as np
 
 from mopt_mlir.machine.machine import Machine
 from mopt_mlir.model.classes import permutation_classes
-from mopt_mlir.model.cost import line_axes, room_axes
 from mopt_mlir.model.footprint import Axis, MemoryAxis
+from mopt_mlir.model.room import line_axes, room_axes
 from mopt_mlir.plan import LEVELS, PLACES_TO_PACK
 from mopt_mlir.problem import Problem
 from mopt_mlir.solver.convex import lower_hull

@@ -13,7 +13,8 @@ from mopt_mlir import conv2d, solve
 from mopt_mlir.estimate.residency import resident_volumes
 from mopt_mlir.machine import by_name
 from mopt_mlir.microkernel import Microkernel
-from mopt_mlir.model.cost import FILLED_FROM, cache_bytes, predict, usable
+from mopt_mlir.model.cost import FILLED_FROM, predict
+from mopt_mlir.model.room import cache_bytes, usable
 from mopt_mlir.plan import LEVELS, Level, Plan
 
 MACHINE = by_name("haswell")

@@ -9,9 +9,10 @@ import pytest
 
 from mopt_mlir.machine import Cache, Machine, by_name
 from mopt_mlir.microkernel import Microkernel
-from mopt_mlir.model.cost import cache_bytes, can_stream, objective, predict, sums_seconds
+from mopt_mlir.model.cost import can_stream, objective, predict, sums_seconds
 from mopt_mlir.model.packing import PACK_CYCLES
 from mopt_mlir.model.rates import RUN_SECONDS, Rates
+from mopt_mlir.model.room import cache_bytes
 from mopt_mlir.plan import LEVELS, Level, Plan
 from mopt_mlir.problem import conv2d
 

@@ -11,7 +11,8 @@ import pytest
 
 import mopt_mlir
 from mopt_mlir.machine import by_name
-from mopt_mlir.model.cost import predict, tile_bytes
+from mopt_mlir.model.cost import predict
+from mopt_mlir.model.room import tile_bytes
 from mopt_mlir.plan import Plan
 from mopt_mlir.problem import Problem, conv2d
 from mopt_mlir.solver import solve

@@ -8,7 +8,8 @@ from math import log
 import pytest
 
 from mopt_mlir.machine import by_name
-from mopt_mlir.model.cost import predict, tile_bytes
+from mopt_mlir.model.cost import predict
+from mopt_mlir.model.room import tile_bytes
 from mopt_mlir.plan import Plan
 from mopt_mlir.problem import conv2d
 from mopt_mlir.solver import candidates, solve

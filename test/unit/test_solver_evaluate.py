@@ -14,8 +14,9 @@ import pytest
 from tiny_cases import STREAMS, streaming_machine
 
 from mopt_mlir.machine import by_name
-from mopt_mlir.model.cost import cache_bytes, predict, usable
+from mopt_mlir.model.cost import predict
 from mopt_mlir.model.footprint import Axis, MemoryAxis
+from mopt_mlir.model.room import cache_bytes, usable
 from mopt_mlir.plan import LEVELS, Level, Plan
 from mopt_mlir.problem import Problem, conv2d
 from mopt_mlir.solver import axis_bounds

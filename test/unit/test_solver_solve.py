@@ -17,7 +17,8 @@ from benchmarks.certificates import challenge
 from benchmarks.workloads import TABLE1
 from mopt_mlir.machine import Machine, by_name, resolve
 from mopt_mlir.microkernel import Microkernel
-from mopt_mlir.model.cost import predict, tile_bytes
+from mopt_mlir.model.cost import predict
+from mopt_mlir.model.room import tile_bytes
 from mopt_mlir.normal_form import normalise
 from mopt_mlir.plan import Level, Plan
 from mopt_mlir.problem import ElementType, NoPlanError, Problem, conv2d

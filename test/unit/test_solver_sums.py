@@ -11,7 +11,8 @@ import pytest
 
 from mopt_mlir.machine import by_name
 from mopt_mlir.model.classes import permutation_classes
-from mopt_mlir.model.cost import cache_bytes, predict, usable
+from mopt_mlir.model.cost import predict
+from mopt_mlir.model.room import cache_bytes, usable
 from mopt_mlir.plan import LEVELS, Plan
 from mopt_mlir.problem import Problem, conv2d
 from mopt_mlir.solver.arrays import Ints
