@@ -21,7 +21,15 @@ def random_arguments(entry: Entry, seed: int = 0) -> list[Any]:
     What a type leaves open of strides is dense. Raises UserError if a shape is not static.
     """
     generator = np.random.default_rng(seed)
-    return [_random(p, generator) for p in entry.parameters if p.access != "result"]
+    inputs = [p for p in entry.parameters if p.access != "result"]
+    for parameter in inputs:
+        if None in (parameter.shape or ()):
+            raise UserError(
+                f"'{parameter.name}' has the dynamic shape {parameter}: call the function from "
+                "Python",
+                entry.location,
+            )
+    return [_random(parameter, generator) for parameter in inputs]
 
 
 def bytes_of(parameter: Parameter) -> int:
@@ -33,10 +41,6 @@ def _random(parameter: Parameter, generator: np.random.Generator) -> Any:
     dtype = DTYPES[parameter.element]
     if parameter.shape is None:
         return _numbers(generator, dtype, 1)[0]
-    if None in parameter.shape:
-        raise UserError(
-            f"'{parameter.name}' has the dynamic shape {parameter}: call the function from Python"
-        )
     shape = [size or 0 for size in parameter.shape]
     steps = _steps(shape, parameter.strides)
     strides = [step * dtype.itemsize for step in steps]

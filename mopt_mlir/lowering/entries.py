@@ -7,11 +7,11 @@ A public function becomes an entry point. What its signature was is written to t
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from mopt_mlir.bindings import bindings_of
-from mopt_mlir.diagnostics import emit
+from mopt_mlir.diagnostics import describe, emit
 from mopt_mlir.func_ops import (
     PARAMETER_NAME,
     argument_attributes,
@@ -74,12 +74,14 @@ class Entry:
     """A function that can be called from C.
 
     `parameters` are in the order of the C parameters; `results` are returned by value (tensor
-    results of static shape are parameters instead).
+    results of static shape are parameters instead). `location` is that of the function, as
+    diagnostics have it.
     """
 
     name: str
     parameters: tuple[Parameter, ...]
     results: tuple[Parameter, ...] = ()
+    location: str = field(default="", compare=False)
 
     @property
     def takes_pointers(self) -> bool:
@@ -131,7 +133,7 @@ def write_entry(function: Any, entry: Entry) -> None:
     """Attach `mopt.entry` to a function."""
     ir = bindings_of(function).ir
 
-    def describe(parameter: Parameter) -> Any:
+    def as_attribute(parameter: Parameter) -> Any:
         fields = {
             "name": ir.StringAttr.get(parameter.name),
             "type": ir.TypeAttr.get(ir.Type.parse(str(parameter))),
@@ -141,8 +143,8 @@ def write_entry(function: Any, entry: Entry) -> None:
         return ir.DictAttr.get(fields)
 
     with function.context:
-        parameters = ir.ArrayAttr.get([describe(p) for p in entry.parameters])
-        results = ir.ArrayAttr.get([describe(r) for r in entry.results])
+        parameters = ir.ArrayAttr.get([as_attribute(p) for p in entry.parameters])
+        results = ir.ArrayAttr.get([as_attribute(r) for r in entry.results])
         fields = {"parameters": parameters, "results": results}
         function.attributes[ENTRY] = ir.DictAttr.get(fields)
 
@@ -163,6 +165,7 @@ def read_entry(function: Any) -> Entry:
         function.attributes["sym_name"].value,
         tuple(parameters(attribute["parameters"])),
         tuple(parameters(attribute["results"])),
+        describe(function.location),
     )
 
 

@@ -68,14 +68,15 @@ class Solution:
         """What there is to tell if less is proven than was asked for."""
         if self.plan.prediction is None or request.solver != "exact":
             return None
-        if not _misses(self.plan.prediction.gap, request):
+        reached = self.plan.prediction.gap
+        if not _misses(reached, request):
             return None
         reason = "all bounds for plans are as tight as they get"
         if self.cut_short:
             reason = f"the time limit of {request.time_limit:g} s ended the search for a plan"
         return (
-            f"{reason}: the best possible one may be {self.plan.prediction.gap:.2%} better than "
-            f"the one found, {request.gap * 100:g}% was asked for"
+            f"{reason}: the best possible one may be {reached * 100:.3g}% better than the one "
+            f"found, {request.gap * 100:g}% was asked for"
         )
 
 
