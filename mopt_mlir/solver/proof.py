@@ -15,7 +15,7 @@ from time import perf_counter
 
 from mopt_mlir.solver.arrays import Floats
 from mopt_mlir.solver.incumbent import Incumbent
-from mopt_mlir.solver.relaxation import Formulation
+from mopt_mlir.solver.relaxation import STARTS, Formulation
 from mopt_mlir.solver.space import Choice
 
 TABLE = 100
@@ -35,8 +35,8 @@ FEW = 10
 enough: what they have in common is then too little to prove much."""
 
 TEMPTATIONS = 6
-"""Choices that are taken out of the others one after the other; then they are all looked at one by
-one."""
+"""Choices that are taken out of the others one after the other, or a quarter of them if that is
+more; then they are all looked at one by one."""
 
 BOUND_GAP = 0.25
 """The part of the allowed gap that SCIP may leave in its own model."""
@@ -72,7 +72,7 @@ class Proof:
     def bound(self, options: Sequence[Choice]) -> float:
         """A lower bound in seconds on the cost of every plan of `options`."""
         cost, pending = self.incumbent.cost, self._alive(options)
-        found = self._together(pending, TABLE, NODES)
+        found = self._together(pending, TABLE, NODES, searches=STARTS)
         refined = bound = found.bound
         if self._is_below(bound):
             for _, sizes in found.starts[:1]:
@@ -100,7 +100,7 @@ class Proof:
         """A lower bound of `pending` where `found` is not enough: the choice that tempts SCIP most
         is looked at apart, with all others on its grid, until the rest tempts no more."""
         lower = inf
-        for _ in range(TEMPTATIONS):
+        for _ in range(max(TEMPTATIONS, len(_by_grid(pending)) // 4)):
             if not self._is_open(found):
                 return min(lower, max(found.bound, _own_bound(pending)))
             tempting = _grid(found.starts[0][0])
@@ -135,9 +135,11 @@ class Proof:
             bound = max(bound, self._together(options, EXACT).bound)
         return bound
 
-    def _together(self, options: Sequence[Choice], table: int, nodes: int = -1) -> Attempt:
+    def _together(
+        self, options: Sequence[Choice], table: int, nodes: int = -1, searches: int = 1
+    ) -> Attempt:
         """What SCIP finds below the target (within `nodes` nodes if that is not negative); local
-        searches start from its solutions."""
+        searches start from so many of its solutions, the best first."""
         target, alive = self.target, self._alive(options)
         left = self.deadline - perf_counter()
         if not alive or left <= 0:
@@ -148,7 +150,7 @@ class Proof:
             below=target * MARGIN, time_limit=left, gap=BOUND_GAP * self.gap, nodes=nodes
         )
         starts = tuple((alive[picked], sizes) for picked, sizes in outcome.starts)
-        for choice, sizes in starts:
+        for choice, sizes in starts[:searches]:
             inc.from_sizes([choice], sizes)
         return Attempt(min(target, max(outcome.bound, _own_bound(alive))), starts)
 
