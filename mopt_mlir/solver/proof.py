@@ -23,8 +23,9 @@ TABLE = 100
 grid of register tiles."""
 
 EXACT = 2000
-"""As `TABLE`, in the last attempt: all but huge dims (one of a million has so many useful sizes),
-whose tables would take longer than they are worth."""
+"""As `TABLE`, in the last attempt, which takes several times as long where it makes a difference:
+all but huge dims (one of a million has so many useful sizes), whose tables would take longer than
+they are worth."""
 
 NODES = 30
 """Branch-and-bound nodes of the first attempt, which mostly ends with fewer: if not, a better plan
@@ -127,12 +128,15 @@ class Proof:
         return max(bound, min(self._tightest([choice]) for choice in grid))
 
     def _tightest(self, options: Sequence[Choice]) -> float:
-        """A bound with every tile size exact; once more after each better plan that is found, as
-        SCIP need not have gone as far as to the new target."""
+        """A bound with every tile size exact, those of huge dims only if it takes that to reach the
+        target; once more after each better plan that is found, as SCIP need not have gone as far as
+        to the new target."""
         cost, bound = inf, _own_bound(options)
         while self._is_below(bound) and self.incumbent.cost < cost:
             cost = self.incumbent.cost
-            bound = max(bound, self._together(options, EXACT).bound)
+            for table in (TABLE, EXACT):
+                if self._is_below(bound):
+                    bound = max(bound, self._together(options, table).bound)
         return bound
 
     def _together(
