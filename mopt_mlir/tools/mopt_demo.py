@@ -103,7 +103,10 @@ def _run(arguments: argparse.Namespace) -> int:
         transient=True,
         disable=not screen.is_terminal,
     )
-    results = [_result(source, name, run, options) for name in steps]
+    found = [_result(source, name, run, options) for name in steps]
+    results = [result for result in found if result is not None]
+    if not results:
+        raise UserError("none of its functions can be run", arguments.input)
     print_tables(_table(results, machine, options.threads), NOTES)
     wrong = [result.measured.entry for result in results if not result.is_right]
     if wrong:
@@ -115,9 +118,11 @@ def _run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _result(source: Source, name: str, run: RunOptions, options: CompileOptions) -> Result:
+def _result(source: Source, name: str, run: RunOptions, options: CompileOptions) -> Result | None:
+    """What became of the function `name`; None, after a warning, if it cannot be run from here."""
     from mopt_mlir.compiler.choosing import choose_plans
     from mopt_mlir.compiler.compilation import compile_with
+    from mopt_mlir.diagnostics import UserError, emit
     from mopt_mlir.pipeline.loading import keep_only, load_module
 
     module = load_module(source)
@@ -129,7 +134,13 @@ def _result(source: Source, name: str, run: RunOptions, options: CompileOptions)
     solved = perf_counter()
     executable = compile_with(module, options)
     compiled = perf_counter()
-    measured = _measured(executable[name], module, run, options)
+    if name not in executable:
+        return None
+    try:
+        measured = _measured(executable[name], module, run, options)
+    except UserError as error:  # sizes that are open, or more than memory has room for
+        emit("warning", error.location, f"'{name}' is not run: {error.message}")
+        return None
     return Result(plans, solved - start, compiled - solved, measured)
 
 

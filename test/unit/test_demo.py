@@ -171,9 +171,37 @@ func.func @caller(%x: memref<16xf32>, %y: memref<16xf32>) {
     assert " caller " in printed
 
 
+UNRUNNABLE = """
+func.func @open(%x: memref<?xf32>, %y: memref<?xf32>) {
+  linalg.add ins(%x, %x : memref<?xf32>, memref<?xf32>) outs(%y : memref<?xf32>)
+  return
+}
+func.func @half(%x: memref<16xbf16>, %y: memref<16xbf16>) {
+  linalg.add ins(%x, %x : memref<16xbf16>, memref<16xbf16>) outs(%y : memref<16xbf16>)
+  return
+}
+"""
+
+
+def test_functions_that_cannot_be_run_are_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "some.mlir"
+    path.write_text(UNRUNNABLE + CONV)
+    assert main([str(path), *OPTIONS]) == 0
+    captured = capsys.readouterr()
+    for name in ("small", "doubled"):
+        assert f" {name} " in captured.out
+    for name in ("open", "half"):
+        assert name not in captured.out
+    assert f"{path}:2:1: warning: 'open' is not run: 'x' has the dynamic shape" in captured.err
+    assert f"{path}:6:1: warning: @half cannot be called from C" in captured.err
+
+
 @pytest.mark.parametrize(
     ("text", "options", "message"),
     [
+        (UNRUNNABLE, [], "{path}: error: none of its functions can be run"),
         ("module {}", [], "{path}: error: there is no function to run"),
         (CONV, ["--machine=zen5"], "unknown machine 'zen5'; did you mean 'znver5'?"),
         (CONV, ["--repeat=0"], "repeat=0: at least one run is needed"),
