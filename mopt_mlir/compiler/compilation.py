@@ -24,6 +24,7 @@ def compile(
     passes: str | None = None,
     plan_cache: bool = True,
     candidates: int = 1,
+    jobs: int = 1,
 ) -> Executable:
     """Compile `source` to native code in this process.
 
@@ -43,6 +44,7 @@ def compile(
         passes=passes,
         plan_cache=plan_cache,
         candidates=candidates,
+        jobs=jobs,
     )
     return compile_with(source, options)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from mopt_mlir.diagnostics import UserError, emit
 from mopt_mlir.machine.spec import AUTO, HOST, MachineSpec
+from mopt_mlir.planning.solving import check_jobs
 
 if TYPE_CHECKING:
     from mopt_mlir.lowering.target import Target
@@ -22,6 +23,7 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "passes": (str, type(None)),
     "plan_cache": (bool,),
     "candidates": (int,),
+    "jobs": (int,),
 }
 
 
@@ -35,6 +37,7 @@ class CompileOptions:
     that mopt-tile leaves becomes plain loops with a warning; with `require_tiled` it is an error.
     With `plan_cache` plans are kept on disk, see `planning.plan_cache`. Of so many `candidates` per
     convolution the one is taken that is fastest on this host, see `choosing`; 1 measures nothing.
+    So many processes plan (`jobs`), each another convolution.
 
     Raises TypeError for a value of another type, UserError for one that makes no sense.
     """
@@ -46,6 +49,7 @@ class CompileOptions:
     passes: str | None = None
     plan_cache: bool = True
     candidates: int = 1
+    jobs: int = 1
 
     def __post_init__(self) -> None:
         for name, kinds in _KINDS.items():
@@ -55,6 +59,7 @@ class CompileOptions:
                 raise TypeError(f"{name}={value!r} is of type {kind}, not {kinds[0].__name__}")
         if self.threads < 1:
             raise UserError(f"threads={self.threads}: at least one thread is needed")
+        check_jobs(self.jobs)
         if not 1 <= self.candidates <= _MOST_CANDIDATES:
             raise UserError(f"candidates={self.candidates}: not from 1 to {_MOST_CANDIDATES}")
         if self.candidates > 1 and self.passes is not None:
@@ -81,8 +86,12 @@ class CompileOptions:
 
     def planning_options(self) -> dict[str, str | int | bool]:
         """The options of a pass that plans."""
-        machine = self.planned_machine
-        return {"machine": machine, "threads": self.threads, "plan_cache": self.plan_cache}
+        return {
+            "machine": self.planned_machine,
+            "threads": self.threads,
+            "plan_cache": self.plan_cache,
+            "jobs": self.jobs,
+        }
 
     def target_here(self) -> Target:
         """What code is for that runs in this process: the host unless `cpu` is given.

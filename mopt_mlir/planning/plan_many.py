@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from os import fspath
@@ -13,26 +13,24 @@ from mopt_mlir.machine import Machine
 from mopt_mlir.pipeline.loading import errors_raised, load_module
 from mopt_mlir.plan import GAP, TIME_LIMIT
 from mopt_mlir.planning.operators import OF_LISTS_ONLY, Operator, is_list, operators_of, read_list
-from mopt_mlir.planning.plan_cache import PlanCache, version
-from mopt_mlir.planning.solving import (
-    Planning,
-    Request,
-    Solution,
-    look_up,
-    no_plan,
-    solve_anew,
-    store,
+from mopt_mlir.planning.plan_cache import version
+from mopt_mlir.planning.solving import Planning, Request, Solution, check_jobs, no_plan
+from mopt_mlir.planning.tasks import (
+    Outcome,
+    Progress,
+    Runner,
+    Task,
+    cores,
+    in_parallel,
+    in_processes,
+    solve_tasks,
 )
-from mopt_mlir.problem import NoPlanError, Problem
 
 BACKENDS = ("loky", "dask")
 """Those of joblib: processes of this machine, or the workers of a Dask cluster."""
 
 CONNECT = 10.0
 """Seconds to wait for the scheduler of a cluster, and then for a worker."""
-
-Progress = Callable[[int, int], None]
-"""Called with the number of plans that are there, and that will be."""
 
 
 @dataclass(frozen=True)
@@ -113,45 +111,15 @@ def plan_many(
         tasks = _tasks(operators, planning)
         with ExitStack() as cluster:
             run = _runner(backend, jobs, scheduler, cluster)
-            outcomes = _solve(tasks, run, planning.cache, progress)
+            outcomes = solve_tasks(tasks, run, planning.cache, progress)
         return _planned(operators, tasks, outcomes)
-
-
-@dataclass(frozen=True)
-class Task:
-    """One problem to solve; `version` is that of who asks for it."""
-
-    problem: Problem
-    machine: Machine
-    request: Request
-    version: str
-
-
-Outcome = Solution | str
-"""A solution, or why there is none."""
-
-Runner = Callable[[Sequence[Task]], Iterator[tuple[int, Outcome]]]
-"""Solves tasks, and gives each outcome with the number of its task, in any order."""
-
-
-def work(number: int, task: Task) -> tuple[int, Outcome]:
-    """Solve a task; runs in a worker, perhaps on another machine. Raises UserError there if that
-    has another version of this package, whose plans are not those of ours."""
-    if task.version != version():
-        raise UserError(
-            "a worker has another version of mopt-mlir, or of the packages it solves with"
-        )
-    try:
-        return number, solve_anew(task.problem, task.machine, task.request)
-    except NoPlanError as error:
-        return number, str(error)
 
 
 def _check_backend(backend: str, jobs: int | None, scheduler: str | None) -> None:
     if backend not in BACKENDS:
         raise UserError(f"backend={backend}: not one of {', '.join(BACKENDS)}")
-    if jobs is not None and jobs < 1:
-        raise UserError(f"jobs={jobs}: at least one is needed")
+    if jobs is not None:
+        check_jobs(jobs)
     if backend == "dask":
         if scheduler is None:
             raise UserError("the backend dask needs the address of a scheduler, as tcp://host:8786")
@@ -172,30 +140,6 @@ def _tasks(operators: Sequence[Operator], planning: Planning) -> list[Task]:
         )
         for operator in operators
     ]
-
-
-def _solve(
-    tasks: Sequence[Task], run: Runner, cache: PlanCache | None, progress: Progress | None
-) -> dict[Task, Outcome]:
-    """The outcome of each task, from `cache` if it is there. Plans are stored as they come."""
-    outcomes: dict[Task, Outcome] = {}
-    missing: list[Task] = []
-    for task in dict.fromkeys(tasks):
-        found = look_up(task.problem, task.machine, task.request, cache)
-        if found is None:
-            missing.append(task)
-        else:
-            outcomes[task] = found
-    total = len(outcomes) + len(missing)
-    report = progress or (lambda done, of: None)
-    report(len(outcomes), total)
-    for number, outcome in run(missing) if missing else ():
-        task = missing[number]
-        outcomes[task] = outcome
-        if isinstance(outcome, Solution):
-            store(task.problem, task.machine, task.request, outcome, cache)
-        report(len(outcomes), total)
-    return outcomes
 
 
 def _planned(
@@ -221,37 +165,8 @@ def _runner(backend: str, jobs: int | None, scheduler: str | None, cluster: Exit
     if backend == "dask":
         assert scheduler is not None
         _connect(scheduler, cluster)
-        return lambda tasks: _parallel(tasks, "dask", -1)
-
-    def run(tasks: Sequence[Task]) -> Iterator[tuple[int, Outcome]]:
-        processes = min(jobs or _cores(), len(tasks))
-        if processes == 1:  # starting another one takes longer than solving
-            return (work(number, task) for number, task in enumerate(tasks))
-        return _parallel(tasks, "loky", processes)
-
-    return run
-
-
-def _cores() -> int:
-    """Those that this process may use."""
-    from joblib import cpu_count
-
-    cores: int = cpu_count()
-    return cores
-
-
-def _parallel(tasks: Sequence[Task], backend: str, jobs: int) -> Iterator[tuple[int, Outcome]]:
-    """Solve tasks through joblib. What a task raises is no plan's fault, but its worker's."""
-    from joblib import Parallel, delayed, parallel_config
-
-    try:
-        with parallel_config(backend, n_jobs=jobs):  # which also loads joblib's part of Dask
-            parallel = Parallel(return_as="generator_unordered")
-        yield from parallel(delayed(work)(number, task) for number, task in enumerate(tasks))
-    except UserError:
-        raise
-    except Exception as error:  # whatever can go wrong between processes and machines
-        raise UserError(f"a worker failed: {type(error).__name__}: {error}") from None
+        return lambda tasks: in_parallel(tasks, "dask", -1)
+    return lambda tasks: in_processes(tasks, jobs or cores())
 
 
 def _connect(scheduler: str, cluster: ExitStack) -> None:

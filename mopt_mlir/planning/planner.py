@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,24 +11,47 @@ from mopt_mlir.diagnostics import NOT_TILED, Failure, emit
 from mopt_mlir.linalg.constants import constant_value
 from mopt_mlir.linalg.decomposition import PART
 from mopt_mlir.linalg.extract import Convolution, UnsupportedError, extract, indexing_maps
-from mopt_mlir.normal_form import normalise
+from mopt_mlir.normal_form import Groups, normalise
 from mopt_mlir.operations import inside
 from mopt_mlir.plain_data import DataError
 from mopt_mlir.plan import Plan
 from mopt_mlir.planning import plan_attribute
+from mopt_mlir.planning.plan_cache import version
 from mopt_mlir.planning.planned import PlannedConvolution
 from mopt_mlir.planning.solving import Planning, Solution
+from mopt_mlir.planning.tasks import Task, in_processes, solve_tasks
 from mopt_mlir.problem import NoPlanError, Problem
+
+_Key = tuple[Problem, bool]
+"""A problem, and whether its weights are constant: what a plan depends on, beside the request."""
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """A convolution in normal form, its weights if they are `constant`, and the plan that is
+    `attached` to it."""
+
+    convolution: Convolution
+    problem: Problem
+    groups: Groups
+    constant: Any
+    attached: Plan | None
+
+    @property
+    def key(self) -> _Key:
+        return self.problem, self.constant is not None
 
 
 @dataclass
 class Planner:
-    """Plans for the convolutions of one module; equal problems are solved once."""
+    """Plans for the convolutions of one module; equal problems are solved once, several of them at
+    the same time in up to `jobs` processes."""
 
     module: Any
     bindings: Bindings
     planning: Planning
-    solved: dict[tuple[Problem, bool], Solution] = field(default_factory=dict)
+    jobs: int = 1
+    solved: dict[_Key, Solution] = field(default_factory=dict)
 
     def planned(self) -> list[PlannedConvolution]:
         """Every supported convolution with its plan, in the order of the module.
@@ -36,16 +60,38 @@ class Planner:
         time limit cut short. Raises Failure, after an error, where an attached plan does not
         fit its operation.
         """
-        return [self._planned(found) for found in convolutions(self.module, self.bindings)]
+        found = [self._wanted(one) for one in convolutions(self.module, self.bindings)]
+        if self.jobs > 1:
+            self._solve_ahead(one.key for one in found if one.attached is None)
+        return [self._planned(one) for one in found]
 
-    def _planned(self, convolution: Convolution) -> PlannedConvolution:
+    def _wanted(self, convolution: Convolution) -> _Wanted:
         problem, groups = normalise(convolution.problem)
         constant = constant_value(convolution.weights, self.bindings)
-        operation = convolution.operation
-        plan = self._attached(operation, problem)
-        if plan is None:
-            plan = self._solve(operation, problem, constant is not None)
-        return PlannedConvolution(convolution, problem, groups, plan, constant)
+        attached = self._attached(convolution.operation, problem)
+        return _Wanted(convolution, problem, groups, constant, attached)
+
+    def _planned(self, one: _Wanted) -> PlannedConvolution:
+        plan = one.attached or self._solve(one.convolution.operation, *one.key)
+        return PlannedConvolution(one.convolution, one.problem, one.groups, plan, one.constant)
+
+    def _solve_ahead(self, keys: Iterable[_Key]) -> None:
+        """Solve several problems. Those without a plan are left to who knows where they are."""
+        tasks = {
+            key: Task(
+                problem=key[0],
+                machine=self.planning.machine,
+                request=self.planning.request_for(constant_weights=key[1]),
+                version=version(),
+            )
+            for key in keys
+        }
+        outcomes = solve_tasks(
+            list(tasks.values()), lambda some: in_processes(some, self.jobs), self.planning.cache
+        )
+        for key, task in tasks.items():
+            if isinstance(outcome := outcomes[task], Solution):
+                self.solved[key] = outcome
 
     def _attached(self, operation: Any, problem: Problem) -> Plan | None:
         try:

@@ -9,7 +9,7 @@ from mopt_mlir.bindings import bindings_of
 from mopt_mlir.machine import resolve
 from mopt_mlir.pipeline.pass_base import Pass, option
 from mopt_mlir.plan import GAP, TIME_LIMIT
-from mopt_mlir.planning.solving import Planning, Request
+from mopt_mlir.planning.solving import Planning, Request, check_jobs
 
 if TYPE_CHECKING:
     from mopt_mlir.planning.planner import Planner
@@ -34,6 +34,7 @@ class PlanningPass(Pass):
     )
     gap: float = option(GAP, help="stop when no plan can be better by a larger fraction")
     plan_cache: bool = option(True, help="keep plans in the user's cache directory")
+    jobs: int = option(1, help="processes that plan, each another convolution")
 
     @property
     def request(self) -> Request:
@@ -42,6 +43,7 @@ class PlanningPass(Pass):
 
     def check(self) -> None:
         self.request.check()
+        check_jobs(self.jobs)
         resolve(self.machine)
 
     def planner(self, module: Any) -> Planner:
@@ -49,4 +51,4 @@ class PlanningPass(Pass):
         from mopt_mlir.planning.planner import Planner
 
         planning = Planning.of(self.machine, self.request, module, plan_cache=self.plan_cache)
-        return Planner(module, bindings_of(module), planning)
+        return Planner(module, bindings_of(module), planning, self.jobs)

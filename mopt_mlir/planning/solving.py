@@ -54,6 +54,12 @@ class Request:
             )
 
 
+def check_jobs(jobs: int) -> None:
+    """Raise UserError if so many processes cannot solve anything."""
+    if jobs < 1:
+        raise UserError(f"jobs={jobs}: at least one is needed")
+
+
 @dataclass(frozen=True)
 class Solution:
     """A plan and how it came about: in `seconds`, perhaps `cached`, perhaps `cut_short` by the time

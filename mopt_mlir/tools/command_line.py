@@ -102,11 +102,13 @@ def add_compilation_options(parser: Parser) -> None:
         "which measures none)",
     )
     add_plan_cache_option(parser)
+    add_jobs_option(parser)
 
 
 def compile_options(arguments: argparse.Namespace) -> CompileOptions:
     """What `add_compilation_options` has read. Raises UserError."""
     from mopt_mlir.compiler.options import CompileOptions
+    from mopt_mlir.machine.facts import affinity
 
     return CompileOptions(
         machine=arguments.machine,
@@ -115,6 +117,7 @@ def compile_options(arguments: argparse.Namespace) -> CompileOptions:
         require_tiled=arguments.require_tiled,
         plan_cache=arguments.plan_cache,
         candidates=arguments.candidates,
+        jobs=len(affinity()) if arguments.jobs is None else arguments.jobs,
     )
 
 
@@ -128,6 +131,16 @@ def add_machine_options(parser: Parser) -> None:
     )
     parser.add_argument(
         "--threads", type=int, default=1, metavar="N", help="cores to use, at most the machine's"
+    )
+
+
+def add_jobs_option(parser: Parser) -> None:
+    """How many convolutions to plan at the same time."""
+    parser.add_argument(
+        "--jobs",
+        type=int,
+        metavar="J",
+        help="processes that plan, each another convolution (default one per core)",
     )
 
 

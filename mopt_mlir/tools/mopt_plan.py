@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from mopt_mlir.plan import GAP, TIME_LIMIT
 from mopt_mlir.tools.command_line import (
     Parser,
+    add_jobs_option,
     add_machine_options,
     add_plan_cache_option,
     run_tool,
@@ -21,7 +22,8 @@ from mopt_mlir.wording import counted
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from mopt_mlir.planning.plan_many import Planned, Progress
+    from mopt_mlir.planning.plan_many import Planned
+    from mopt_mlir.planning.tasks import Progress
 
 DESCRIPTION = """\
 Find the best plan for each convolution of a file and print what the model predicts of it, with the
@@ -79,7 +81,7 @@ def _parser() -> Parser:
     parser.add_argument(
         "--gap", type=float, help=f"stop when no plan can be better by more (default {GAP})"
     )
-    parser.add_argument("--jobs", type=int, metavar="J", help="processes (default one per core)")
+    add_jobs_option(parser)
     parser.add_argument(
         "--backend", default="loky", help="loky (the default): this machine, or dask: a cluster"
     )

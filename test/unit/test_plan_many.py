@@ -14,8 +14,9 @@ from mopt_mlir import UserError, solver
 from mopt_mlir.diagnostics import Diagnostic, sink
 from mopt_mlir.plan import Plan
 from mopt_mlir.planning.operators import TABLE1, read_list
-from mopt_mlir.planning.plan_many import Planned, Task, _parallel, plan_many, work
+from mopt_mlir.planning.plan_many import Planned, plan_many
 from mopt_mlir.planning.solving import Request
+from mopt_mlir.planning.tasks import Task, in_parallel, work
 from mopt_mlir.problem import conv2d
 
 FIELDS = ["name", "k", "h", "w", "c", "r", "s"]
@@ -331,7 +332,7 @@ class Deadly:
 def test_a_worker_that_dies_is_an_error() -> None:
     tasks: Any = [Deadly(), Deadly()]
     with pytest.raises(UserError, match="a worker failed: "):
-        list(_parallel(tasks, "loky", 2))
+        list(in_parallel(tasks, "loky", 2))
 
 
 @pytest.mark.parametrize(
