@@ -196,6 +196,7 @@ def test_functions_that_cannot_be_run_are_left_out(
         assert name not in captured.out
     assert f"{path}:2:1: warning: 'open' is not run: 'x' has the dynamic shape" in captured.err
     assert f"{path}:6:1: warning: @half cannot be called from C" in captured.err
+    assert captured.err.count("warning: ") == 2
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import count
 from math import inf, nan
 from typing import Any
@@ -12,6 +13,9 @@ import pytest
 from mopt_mlir.machine import by_name
 from mopt_mlir.problem import conv2d
 from mopt_mlir.solver import candidates, solve
+from mopt_mlir.solver.incumbent import Incumbent
+from mopt_mlir.solver.proof import Attempt, Proof
+from mopt_mlir.solver.space import choices
 
 PROBLEM, MACHINE = conv2d(k=64, h=56, w=56, c=64, r=3, s=3), by_name("znver5")
 GAP = 1e-6
@@ -97,6 +101,26 @@ def test_what_is_proven_before_scip_fails_counts(
     assert plan.prediction is not None
     assert plan.prediction.lower_bound <= best
     assert plan.prediction.gap < 0.01  # 0.027 without SCIP
+
+
+def test_an_exact_proof_begins_anew_after_a_better_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    """SCIP ends where its bound is near the best solution, so that a plan which comes of that may
+    leave a little to prove."""
+    options = choices(PROBLEM, MACHINE, 1, constant_weights=False)[:1]
+    best = Incumbent(PROBLEM, MACHINE, inf)
+    best.first(options)
+    search = Proof(best, GAP, inf)
+    assert best.found is not None
+    found, first, runs = best.found, search.target, count()
+
+    def together(self: Proof, *_: Any) -> Attempt:
+        run = next(runs)  # the second one has all sizes exact
+        if run == 1:
+            best.found = replace(found, cost=0.99 * found.cost)
+        return Attempt(first * 0.98 if run < 2 else self.target)
+
+    monkeypatch.setattr(Proof, "_together", together)
+    assert search._exactly(options) == pytest.approx(0.99 * first, rel=1e-12)
 
 
 def test_settings_that_scip_refuses_are_a_failure_as_any(
