@@ -1,4 +1,5 @@
-"""Large constants, kept out of LLVM's text: printing and parsing weights would take minutes."""
+"""Large constants, and what variables begin with, kept out of LLVM's text: printing and parsing
+weights would take minutes."""
 
 from __future__ import annotations
 
@@ -21,12 +22,13 @@ _CONVERTIBLE = ("i8", "i16", "i32", "i64", "index", "f16", "f32", "f64")
 """Elements whose bytes numpy knows."""
 
 Constants = Mapping[str, "NDArray[np.uint8]"]
-"""The bytes of constants by symbol, each aligned as buffers are."""
+"""The bytes of constants by symbol, each aligned as buffers are; those of variables, which code may
+write to, are writable."""
 
 
 def take_constants(module: Any) -> Constants:
-    """Turn the large constants of a module of the LLVM dialect, and those that lie in resources,
-    into external symbols.
+    """Turn the large constants and variables of a module of the LLVM dialect, and those that lie in
+    resources, into external symbols.
 
     Returns their bytes; whoever links the code has to provide the symbols. Raises UserError for a
     constant whose bytes the module lacks: MLIR would end the process when it translates that.
@@ -43,7 +45,8 @@ def take_constants(module: Any) -> Constants:
             is_resource = _is_resource(op.attributes["value"], ir)
             data = _resource(op) if is_resource else _elements(op, ir)
             if data is not None and (is_resource or data.nbytes >= _SMALL):
-                taken[op.attributes["sym_name"].value] = _aligned(data)
+                taken[op.attributes["sym_name"].value] = own = _aligned(data)
+                own.flags.writeable = "constant" not in op.attributes
                 del op.attributes["value"]
                 op.attributes["linkage"] = ir.Attribute.parse("#llvm.linkage<external>")
     return taken

@@ -54,11 +54,12 @@ class NativeModule:
         """Whether the code calls the OpenMP runtime."""
         return any(name.startswith("__kmpc_") for name in self.undefined)
 
-    def define(self, symbol: str, data: bytes, alignment: int) -> None:
-        """Define a constant that the module refers to, for the module itself only."""
+    def define(self, symbol: str, data: bytes, alignment: int, kind: str = "constant") -> None:
+        """Define data that the module refers to, for the module itself only. `kind` is "global" for
+        what it may write to."""
         import llvmlite.binding as llvm
 
-        definition = llvm.parse_assembly(_definition(symbol, data, alignment), self.context)
+        definition = llvm.parse_assembly(_definition(symbol, data, alignment, kind), self.context)
         self.llvm_module.link_in(definition)
         self.llvm_module.get_global_variable(symbol).linkage = "internal"
 
@@ -98,11 +99,11 @@ def compile_text(text: str, target: Target, exported: Collection[str]) -> Native
     return NativeModule(module, context, machine)
 
 
-def _definition(symbol: str, data: bytes, alignment: int) -> str:
-    """LLVM IR of a constant, as a string of bytes: by far the fastest to print and to parse."""
+def _definition(symbol: str, data: bytes, alignment: int, kind: str) -> str:
+    """LLVM IR of data, as a string of bytes: by far the fastest to print and to parse."""
     import numpy as np
 
     escapes = np.array([f"\\{byte:02X}".encode() for byte in range(256)])
     text = escapes[np.frombuffer(data, np.uint8)].tobytes().decode("ascii")
     name = "".join(f"\\{byte:02X}" for byte in symbol.encode())
-    return f'@"{name}" = constant [{len(data)} x i8] c"{text}", align {alignment}\n'
+    return f'@"{name}" = {kind} [{len(data)} x i8] c"{text}", align {alignment}\n'

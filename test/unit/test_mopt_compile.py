@@ -83,6 +83,26 @@ def test_a_c_program_calls_a_convolution(run):
 
 
 @needs_cc
+def test_a_large_variable_can_be_written_to(run):
+    Path("counter.mlir").write_text(
+        """memref.global "private" @count : memref<2048xi32> = dense<7>
+        func.func @next() -> i32 {
+          %last = arith.constant 2047 : index
+          %one = arith.constant 1 : i32
+          %counts = memref.get_global @count : memref<2048xi32>
+          %count = memref.load %counts[%last] : memref<2048xi32>
+          %sum = arith.addi %count, %one : i32
+          memref.store %sum, %counts[%last] : memref<2048xi32>
+          return %sum : i32
+        }"""
+    )
+    assert run("counter.mlir", "-o", "counter.so", "--machine", "haswell") == (0, "")
+    program = "import ctypes; f = ctypes.CDLL('./counter.so').next; print(f(), f())"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout == "8 9\n", f"{done.returncode} {done.stderr}"
+
+
+@needs_cc
 def test_constants_and_openmp_in_a_shared_library(run):
     assert run("weights.mlir", "-o", "weights.so", "--machine", "haswell")[0] == 0
     shift = ctypes.CDLL("./weights.so").shift
