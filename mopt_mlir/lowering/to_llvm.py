@@ -9,6 +9,7 @@ from mopt_mlir.diagnostics import Failure, UserError, describe, emit
 from mopt_mlir.lowering.addresses import forget_bounds, share_addresses
 from mopt_mlir.lowering.fallback import keep_marks, linalg_to_loops, mark_loops
 from mopt_mlir.lowering.library import call_accurate_functions, check_names
+from mopt_mlir.lowering.order import hide_constants
 from mopt_mlir.lowering.outlined import keep_multiples
 from mopt_mlir.lowering.quotients import shift_quotients
 from mopt_mlir.lowering.scratch import reuse_scratch
@@ -84,6 +85,7 @@ def lower_to_llvm(module: Any, threads: int) -> None:
     call_accurate_functions(module)
     run_upstream(module, *_TO_LLVM)
     forget_bounds(module)
+    hide_constants(module)
     keep_marks(module)
     _check_lowered(module)
 

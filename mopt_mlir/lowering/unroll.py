@@ -18,6 +18,7 @@ from typing import Any
 
 from mopt_mlir.bindings import bindings_of
 from mopt_mlir.lowering.fallback import ANNOTATION, NOT_VECTORISED
+from mopt_mlir.lowering.order import keep_in_order
 from mopt_mlir.lowering.values import constant, hidden, operands_of, trips
 from mopt_mlir.operations import find
 
@@ -69,7 +70,7 @@ def unroll_reductions(module: Any) -> None:
         if together is None or not all(_can_be_kept_in_order(same, body) for same in by_scalar):
             continue
         for same in by_scalar:
-            _keep_in_order(same)
+            keep_in_order(same)
         if together == trips(loop):
             loop.attributes[ANNOTATION] = _vanishing(loop)
         else:
@@ -241,36 +242,6 @@ def _ancestor(operation: Any, body: Sequence[Any]) -> Any:
     while operation not in body:
         operation = operation.parent.operation
     return operation
-
-
-def _keep_in_order(products: Sequence[Any]) -> None:
-    """Pass what is summed up with a scalar through an empty piece of assembly, across which LLVM
-    loads nothing. It would keep the scalars that two steps share in registers, or load one before
-    the last one is done with, and spill sums for that."""
-    last, sums = products[-1], [product.results[0] for product in products]
-    with last.context, bindings_of(last).ir.InsertionPoint.after(last), last.location:
-        passed, assembly = _passed(bindings_of(last).ir, sums)
-    for value, replacement in zip(sums, passed, strict=True):
-        value.replace_all_uses_except(replacement, assembly)
-
-
-def _passed(ir: Any, values: Sequence[Any]) -> tuple[list[Any], Any]:
-    """`values` as a piece of assembly gives them back, and that."""
-    constraints = [*("=v" for _ in values), *map(str, range(len(values))), "~{memory}"]
-    attributes = {
-        "asm_string": ir.StringAttr.get(""),
-        "constraints": ir.StringAttr.get(",".join(constraints)),
-        "has_side_effects": ir.UnitAttr.get(),
-    }
-    types = ", ".join(str(value.type) for value in values)
-    together = ir.Type.parse(f"!llvm.struct<({types})>")
-    assembly = ir.Operation.create("llvm.inline_asm", [together], values, attributes)
-    passed = []
-    for i, value in enumerate(values):
-        position = {"position": ir.DenseI64ArrayAttr.get([i])}
-        part = ir.Operation.create("llvm.extractvalue", [value.type], assembly.results, position)
-        passed.append(part.result)
-    return passed, assembly
 
 
 def _vanishing(loop: Any) -> Any:
