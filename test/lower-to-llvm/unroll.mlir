@@ -95,6 +95,60 @@ func.func @channels(%pixels: memref<64x3xf32>, %panel: memref<64x16xf32>,
   return
 }
 
+// Inside of a loop over filter taps, that over channels vanishes if it leaves up to 192 products.
+// CHECK-LABEL: llvm.func @inside
+// CHECK:         llvm.inline_asm
+// CHECK:         llvm.br {{.*}} {loop_annotation = #[[GONE]]}
+// CHECK-NEXT:  ^bb
+// CHECK-NEXT:    llvm.add
+// CHECK-NEXT:    llvm.br {{.*}} {loop_annotation = #[[KEPT]]}
+// CHECK-NOT:     loop_annotation
+// CHECK:         llvm.return
+func.func @inside(%pixels: memref<3x96xf32>, %panel: memref<3x96x16xf32>, %out: memref<16xf32>) {
+  %zero = arith.constant dense<0.0> : vector<8xf32>
+  %sums:2 = affine.for %r = 0 to 3 iter_args(%a = %zero, %b = %zero)
+      -> (vector<8xf32>, vector<8xf32>) {
+    %of_r:2 = affine.for %c = 0 to 96 iter_args(%x = %a, %y = %b)
+        -> (vector<8xf32>, vector<8xf32>) {
+      %v = affine.vector_load %panel[%r, %c, 0] : memref<3x96x16xf32>, vector<8xf32>
+      %w = affine.vector_load %panel[%r, %c, 8] : memref<3x96x16xf32>, vector<8xf32>
+      %p = affine.load %pixels[%r, %c] : memref<3x96xf32>
+      %x_1 = vector.outerproduct %v, %p, %x {kind = #vector.kind<add>} : vector<8xf32>, f32
+      %y_1 = vector.outerproduct %w, %p, %y {kind = #vector.kind<add>} : vector<8xf32>, f32
+      affine.yield %x_1, %y_1 : vector<8xf32>, vector<8xf32>
+    }
+    affine.yield %of_r#0, %of_r#1 : vector<8xf32>, vector<8xf32>
+  }
+  affine.vector_store %sums#0, %out[0] : memref<16xf32>, vector<8xf32>
+  affine.vector_store %sums#1, %out[8] : memref<16xf32>, vector<8xf32>
+  return
+}
+
+// CHECK-LABEL: llvm.func @more_inside
+// CHECK:         llvm.br {{.*}} {loop_annotation = #[[GONE]]}
+// CHECK-COUNT-3: llvm.br {{.*}} {loop_annotation = #[[KEPT]]}
+// CHECK-NOT:     loop_annotation
+// CHECK:         llvm.return
+func.func @more_inside(%pixels: memref<3x97xf32>, %panel: memref<3x97x16xf32>, %out: memref<16xf32>) {
+  %zero = arith.constant dense<0.0> : vector<8xf32>
+  %sums:2 = affine.for %r = 0 to 3 iter_args(%a = %zero, %b = %zero)
+      -> (vector<8xf32>, vector<8xf32>) {
+    %of_r:2 = affine.for %c = 0 to 97 iter_args(%x = %a, %y = %b)
+        -> (vector<8xf32>, vector<8xf32>) {
+      %v = affine.vector_load %panel[%r, %c, 0] : memref<3x97x16xf32>, vector<8xf32>
+      %w = affine.vector_load %panel[%r, %c, 8] : memref<3x97x16xf32>, vector<8xf32>
+      %p = affine.load %pixels[%r, %c] : memref<3x97xf32>
+      %x_1 = vector.outerproduct %v, %p, %x {kind = #vector.kind<add>} : vector<8xf32>, f32
+      %y_1 = vector.outerproduct %w, %p, %y {kind = #vector.kind<add>} : vector<8xf32>, f32
+      affine.yield %x_1, %y_1 : vector<8xf32>, vector<8xf32>
+    }
+    affine.yield %of_r#0, %of_r#1 : vector<8xf32>, vector<8xf32>
+  }
+  affine.vector_store %sums#0, %out[0] : memref<16xf32>, vector<8xf32>
+  affine.vector_store %sums#1, %out[8] : memref<16xf32>, vector<8xf32>
+  return
+}
+
 // What is left of a number of trips that nothing divides, as little as can be, has its own loop.
 // CHECK-LABEL: llvm.func @prime
 // CHECK-DAG:     %[[ROUNDS:.+]] = llvm.mlir.constant(10 : index)
