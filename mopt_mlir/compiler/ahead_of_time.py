@@ -68,8 +68,7 @@ def _artifact(lowered: LoweredModule, suffix: str, target: Target) -> bytes:
     constants = take_constants(lowered.module)
     native = compile_module(lowered.module, target, [e.symbol for e in lowered.entries])
     for symbol, data in constants.items():
-        kind = "global" if data.flags.writeable else "constant"
-        native.define(symbol, data.tobytes(), ALIGNMENT, kind)
+        native.define(symbol, data, ALIGNMENT)
     if suffix == ".ll":
         return native.ir().encode()
     if suffix == ".s":

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mopt_mlir.bindings import bindings_of
 from mopt_mlir.lowering.optimiser import optimise
 from mopt_mlir.lowering.target import Target, initialize
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 _SPEED = 1
 """-O1: the first level without GVN, whose load PRE would keep the pixels that two filter taps share
@@ -54,12 +58,12 @@ class NativeModule:
         """Whether the code calls the OpenMP runtime."""
         return any(name.startswith("__kmpc_") for name in self.undefined)
 
-    def define(self, symbol: str, data: bytes, alignment: int, kind: str = "constant") -> None:
-        """Define data that the module refers to, for the module itself only. `kind` is "global" for
-        what it may write to."""
+    def define(self, symbol: str, data: NDArray[np.uint8], alignment: int) -> None:
+        """Define data that the module refers to, for the module itself only: a variable if `data`
+        is writable, else a constant."""
         import llvmlite.binding as llvm
 
-        definition = llvm.parse_assembly(_definition(symbol, data, alignment, kind), self.context)
+        definition = llvm.parse_assembly(_definition(symbol, data, alignment), self.context)
         self.llvm_module.link_in(definition)
         self.llvm_module.get_global_variable(symbol).linkage = "internal"
 
@@ -99,11 +103,12 @@ def compile_text(text: str, target: Target, exported: Collection[str]) -> Native
     return NativeModule(module, context, machine)
 
 
-def _definition(symbol: str, data: bytes, alignment: int, kind: str) -> str:
+def _definition(symbol: str, data: NDArray[np.uint8], alignment: int) -> str:
     """LLVM IR of data, as a string of bytes: by far the fastest to print and to parse."""
     import numpy as np
 
     escapes = np.array([f"\\{byte:02X}".encode() for byte in range(256)])
-    text = escapes[np.frombuffer(data, np.uint8)].tobytes().decode("ascii")
+    text = escapes[data].tobytes().decode("ascii")
+    kind = "global" if data.flags.writeable else "constant"
     name = "".join(f"\\{byte:02X}" for byte in symbol.encode())
     return f'@"{name}" = {kind} [{len(data)} x i8] c"{text}", align {alignment}\n'

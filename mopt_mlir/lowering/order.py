@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from mopt_mlir.bindings import bindings_of
+from mopt_mlir.lowering.values import hidden_register
 from mopt_mlir.operations import find
 
 _ASSEMBLY = "llvm.inline_asm"
@@ -82,20 +83,18 @@ def _loads(pointer: Any) -> Iterator[Any]:
 
 
 def _is_in_order(load: Any) -> bool:
+    """Whether the assembly of `keep_in_order` is in the block of a load: it is empty, but for what
+    it promises to change."""
     return any(
-        other.name == _ASSEMBLY and "has_side_effects" in other.attributes
+        other.name == _ASSEMBLY
+        and "has_side_effects" in other.attributes
+        and not other.attributes["asm_string"].value
         for other in load.block.operations
     )
 
 
 def _hidden(ir: Any, function: Any, address: Any) -> Any:
-    """An address as an empty piece of assembly gives it back, at the beginning of `function`: LLVM
-    moves none out of loops."""
-    attributes = {
-        "asm_string": ir.StringAttr.get(""),
-        "constraints": ir.StringAttr.get("=r,0"),
-    }
+    """An address, hidden at the beginning of `function`: LLVM moves assembly out of no loop."""
     first = function.regions[0].blocks[0]
     with function.context, ir.InsertionPoint.at_block_begin(first), address.location:
-        copy = address.clone()
-        return ir.Operation.create(_ASSEMBLY, [copy.result.type], [copy.result], attributes).result
+        return hidden_register(ir, address.clone().result)

@@ -32,14 +32,14 @@ def operands_of(value: Any, name: str) -> list[Any] | None:
 def hidden(bindings: Bindings, value: Any) -> Any:
     """An index as an empty piece of assembly gives it back, so that LLVM knows nothing of it."""
     ir, arith = bindings.ir, bindings.arith
-    word = ir.IntegerType.get_signless(64)
-    assembly = ir.Operation.create(
-        "llvm.inline_asm",
-        results=[word],
-        operands=[arith.index_cast(word, value)],
-        attributes={
-            "asm_string": ir.StringAttr.get(""),
-            "constraints": ir.StringAttr.get("=r,0"),
-        },
-    )
-    return arith.index_cast(ir.IndexType.get(), assembly.result)
+    word = arith.index_cast(ir.IntegerType.get_signless(64), value)
+    return arith.index_cast(ir.IndexType.get(), hidden_register(ir, word))
+
+
+def hidden_register(ir: Any, value: Any) -> Any:
+    """The same of what a general register of LLVM holds: a word or a pointer."""
+    attributes = {
+        "asm_string": ir.StringAttr.get(""),
+        "constraints": ir.StringAttr.get("=r,0"),
+    }
+    return ir.Operation.create("llvm.inline_asm", [value.type], [value], attributes).result
