@@ -99,6 +99,10 @@ func.func @plain(%out: memref<4xf32>) {
 
 memref.global "private" @buffer : memref<96x16xf32> = dense<2.0>
 
+// ASM:             .section .rodata,
+// ASM:           {{^}}panel:
+// ASM:             .data
+// ASM:           {{^}}buffer:
 // CHECK-LABEL:   llvm.func @written
 // CHECK-NOT:       "=r,0"
 // CHECK:           llvm.mlir.addressof @buffer
@@ -155,5 +159,21 @@ func.func @written(%pixels: memref<6x96xf32>, %out: memref<6x16xf32>) {
   vector.store %sums#10, %out[%at5, %zero] : memref<6x16xf32>, vector<8xf32>
   vector.store %sums#11, %out[%at5, %eight] : memref<6x16xf32>, vector<8xf32>
   vector.store %sums#0, %panel[%zero, %zero] : memref<96x16xf32>, vector<8xf32>
+  return
+}
+
+// Neither does it matter beside other assembly.
+
+// CHECK-LABEL:   llvm.func @fenced
+// CHECK-NOT:       "=r,0"
+// CHECK:           llvm.inline_asm has_side_effects "sfence"
+// CHECK-NOT:       "=r,0"
+// CHECK:           llvm.return
+func.func @fenced(%out: memref<4xf32>) {
+  %zero = arith.constant 0 : index
+  %row = memref.get_global @row : memref<4xf32>
+  llvm.inline_asm has_side_effects "sfence", "~{memory}" : () -> ()
+  %v = memref.load %row[%zero] : memref<4xf32>
+  memref.store %v, %out[%zero] : memref<4xf32>
   return
 }

@@ -149,6 +149,58 @@ func.func @more_inside(%pixels: memref<3x97xf32>, %panel: memref<3x97x16xf32>, %
   return
 }
 
+// One that nothing is around leaves up to 128, and so do the taps themselves.
+// CHECK-LABEL: llvm.func @alone
+// CHECK:         llvm.br {{.*}} {loop_annotation = #[[GONE]]}
+// CHECK:         llvm.br {{.*}} {loop_annotation = #[[KEPT]]}
+// CHECK-NOT:     loop_annotation
+// CHECK:         llvm.return
+func.func @alone(%pixels: memref<96xf32>, %panel: memref<96x16xf32>, %out: memref<16xf32>) {
+  %zero = arith.constant dense<0.0> : vector<8xf32>
+  %sums:2 = affine.for %c = 0 to 96 iter_args(%x = %zero, %y = %zero)
+      -> (vector<8xf32>, vector<8xf32>) {
+    %v = affine.vector_load %panel[%c, 0] : memref<96x16xf32>, vector<8xf32>
+    %w = affine.vector_load %panel[%c, 8] : memref<96x16xf32>, vector<8xf32>
+    %p = affine.load %pixels[%c] : memref<96xf32>
+    %x_1 = vector.outerproduct %v, %p, %x {kind = #vector.kind<add>} : vector<8xf32>, f32
+    %y_1 = vector.outerproduct %w, %p, %y {kind = #vector.kind<add>} : vector<8xf32>, f32
+    affine.yield %x_1, %y_1 : vector<8xf32>, vector<8xf32>
+  }
+  affine.vector_store %sums#0, %out[0] : memref<16xf32>, vector<8xf32>
+  affine.vector_store %sums#1, %out[8] : memref<16xf32>, vector<8xf32>
+  return
+}
+
+// CHECK-LABEL: llvm.func @taps_inside
+// CHECK:         llvm.br {{.*}} {loop_annotation = #[[GONE]]}
+// CHECK-COUNT-2: llvm.br {{.*}} {loop_annotation = #[[KEPT]]}
+// CHECK-NOT:     loop_annotation
+// CHECK:         llvm.return
+func.func @taps_inside(%pixels: memref<3x3x25xf32>, %panel: memref<3x3x25x16xf32>,
+                       %out: memref<16xf32>) {
+  %zero = arith.constant dense<0.0> : vector<8xf32>
+  %sums:2 = affine.for %r = 0 to 3 iter_args(%a = %zero, %b = %zero)
+      -> (vector<8xf32>, vector<8xf32>) {
+    %of_r:2 = affine.for %s = 0 to 3 iter_args(%d = %a, %e = %b)
+        -> (vector<8xf32>, vector<8xf32>) {
+      %of_s:2 = affine.for %c = 0 to 25 iter_args(%x = %d, %y = %e)
+          -> (vector<8xf32>, vector<8xf32>) {
+        %v = affine.vector_load %panel[%r, %s, %c, 0] : memref<3x3x25x16xf32>, vector<8xf32>
+        %w = affine.vector_load %panel[%r, %s, %c, 8] : memref<3x3x25x16xf32>, vector<8xf32>
+        %p = affine.load %pixels[%r, %s, %c] : memref<3x3x25xf32>
+        %x_1 = vector.outerproduct %v, %p, %x {kind = #vector.kind<add>} : vector<8xf32>, f32
+        %y_1 = vector.outerproduct %w, %p, %y {kind = #vector.kind<add>} : vector<8xf32>, f32
+        affine.yield %x_1, %y_1 : vector<8xf32>, vector<8xf32>
+      }
+      affine.yield %of_s#0, %of_s#1 : vector<8xf32>, vector<8xf32>
+    }
+    affine.yield %of_r#0, %of_r#1 : vector<8xf32>, vector<8xf32>
+  }
+  affine.vector_store %sums#0, %out[0] : memref<16xf32>, vector<8xf32>
+  affine.vector_store %sums#1, %out[8] : memref<16xf32>, vector<8xf32>
+  return
+}
+
 // What is left of a number of trips that nothing divides, as little as can be, has its own loop.
 // CHECK-LABEL: llvm.func @prime
 // CHECK-DAG:     %[[ROUNDS:.+]] = llvm.mlir.constant(10 : index)
