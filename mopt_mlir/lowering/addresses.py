@@ -9,7 +9,9 @@ index, constants as well, into a view of its own.)
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from mopt_mlir.bindings import Bindings, bindings_of
@@ -28,9 +30,11 @@ _ACCESSES = (
 
 def share_addresses(module: Any) -> None:
     """Let every access to a buffer of known shape go to a view that begins where the part of its
-    indices that varies says. Equal views are left for common subexpression elimination to find."""
+    indices that varies says."""
     bindings = bindings_of(module)
     ir = bindings.ir
+    shared_in: defaultdict[Any, _Shared] = defaultdict(lambda: _Shared(bindings))
+    replaced = []
     for access in find(module, *_ACCESSES):
         operands = list(access.operands)
         at = next(i for i, o in enumerate(operands) if isinstance(o.type, ir.MemRefType))
@@ -43,16 +47,19 @@ def share_addresses(module: Any) -> None:
         if is_constant and all(stride >= 0 for stride in strides):
             continue  # else upstream's product of index and stride would promise to be positive
         with module.context, ir.InsertionPoint(access), access.location:
-            view = _view(bindings, buffer, strides, [varying for varying, _ in parts])
+            shared = shared_in[access.operation.block]
+            view = shared.view(buffer, strides, [varying for varying, _ in parts])
             distance = sum(c * stride for (_, c), stride in zip(parts, strides, strict=True))
-            index = bindings.arith.constant(ir.IndexType.get(), distance)
-            shared = ir.Operation.create(
+            other = ir.Operation.create(
                 access.name,
                 results=[result.type for result in access.results],
-                operands=[*operands[:at], view, index, *operands[end:]],
+                operands=[*operands[:at], view, shared.constant(distance), *operands[end:]],
                 attributes={name: access.attributes[name] for name in access.attributes},
             )
-        _replace(access, shared)
+        _replace_uses(access, other)
+        replaced.append(access)
+    for access in replaced:  # now that nothing new can be taken for their results
+        access.erase()
 
 
 def forget_bounds(module: Any) -> None:
@@ -72,13 +79,55 @@ def forget_bounds(module: Any) -> None:
             free = bindings.llvm.GEPOp(
                 place.result.type, base, dynamic, known, element, noWrapFlags=flags
             )
-        _replace(place, free)
+        _replace_uses(place, free)
+        place.erase()
 
 
-def _replace(operation: Any, other: Any) -> None:
+@dataclass(frozen=True)
+class _Shared:
+    """What accesses in a block share, in front of the first: common subexpression elimination would
+    find it as well, after much longer. What accesses of several blocks do is left to that."""
+
+    bindings: Bindings
+    constants: dict[int, Any] = field(default_factory=dict)
+    views: dict[tuple[Any, ...], Any] = field(default_factory=dict)
+
+    def constant(self, value: int) -> Any:
+        if value not in self.constants:
+            index = self.bindings.ir.IndexType.get()
+            self.constants[value] = self.bindings.arith.constant(index, value)
+        return self.constants[value]
+
+    def view(self, buffer: Any, strides: Sequence[int], indices: Sequence[Any]) -> Any:
+        """All of `buffer` from the element at `indices` on, as one dimension; None is 0."""
+        key = (buffer, *indices)
+        if key not in self.views:
+            self.views[key] = self._view(buffer, strides, indices)
+        return self.views[key]
+
+    def _view(self, buffer: Any, strides: Sequence[int], indices: Sequence[Any]) -> Any:
+        ir, arith, memref = self.bindings.ir, self.bindings.arith, self.bindings.memref
+        type_ = buffer.type
+        _, offset = type_.get_strides_and_offset()
+        dynamic = ir.ShapedType.get_dynamic_stride_or_offset()
+        if offset == dynamic:
+            start = memref.ExtractStridedMetadataOp(buffer).results[1]
+        else:
+            start = self.constant(offset)
+        for value, stride in zip(indices, strides, strict=True):
+            if value is not None:
+                start = arith.addi(start, arith.muli(value, self.constant(stride)))
+        reach = 1 + sum((n - 1) * abs(step) for n, step in zip(type_.shape, strides, strict=True))
+        layout = ir.StridedLayoutAttr.get(dynamic, [1])
+        row = ir.MemRefType.get([reach], type_.element_type, layout, type_.memory_space)
+        return memref.ReinterpretCastOp(
+            row, buffer, [start], [], [], [dynamic], [reach], [1]
+        ).result
+
+
+def _replace_uses(operation: Any, other: Any) -> None:
     for old, new in zip(operation.results, other.results, strict=True):
         old.replace_all_uses_with(new)
-    operation.erase()
 
 
 def _static_strides(ir: Any, type_: Any) -> list[int] | None:
@@ -106,22 +155,3 @@ def _split(index: Any) -> tuple[Any, int]:
             varying, more = _split(first)
             return varying, constant + more
     return index, 0
-
-
-def _view(bindings: Bindings, buffer: Any, strides: Sequence[int], indices: Sequence[Any]) -> Any:
-    """All of `buffer` from the element at `indices` on, as one dimension; None is 0."""
-    ir, arith, memref = bindings.ir, bindings.arith, bindings.memref
-    index, type_ = ir.IndexType.get(), buffer.type
-    _, offset = type_.get_strides_and_offset()
-    dynamic = ir.ShapedType.get_dynamic_stride_or_offset()
-    if offset == dynamic:
-        start = memref.ExtractStridedMetadataOp(buffer).results[1]
-    else:
-        start = arith.constant(index, offset)
-    for value, stride in zip(indices, strides, strict=True):
-        if value is not None:
-            start = arith.addi(start, arith.muli(value, arith.constant(index, stride)))
-    reach = 1 + sum((n - 1) * abs(step) for n, step in zip(type_.shape, strides, strict=True))
-    layout = ir.StridedLayoutAttr.get(dynamic, [1])
-    row = ir.MemRefType.get([reach], type_.element_type, layout, type_.memory_space)
-    return memref.ReinterpretCastOp(row, buffer, [start], [], [], [dynamic], [reach], [1]).result
