@@ -18,7 +18,8 @@ class LowerToLLVMPass(Pass):
     written in place. Temporaries are freed; a `memref.alloc` with its own `memref.dealloc` is left
     as it is. A public function whose buffers all have static shapes gets a plain C entry point,
     one pointer per buffer; any other public function `f` gets `_mlir_ciface_f`, which takes MLIR's
-    memref descriptors. The attribute `mopt.entry` on each of them describes its parameters.
+    memref descriptors. The attribute `mopt.entry` on each of them describes its parameters. What
+    is private and not used, such as plain weights that were packed, is dropped.
 
     linalg operations that are still there become plain loops, ordered such that LLVM can vectorise
     the innermost ones. It is kept from all other loops. A `linalg.softmax` on tensors is taken
@@ -41,7 +42,9 @@ class LowerToLLVMPass(Pass):
         from mopt_mlir.lowering.bufferize import bufferize
         from mopt_mlir.lowering.entries import annotate_entries
         from mopt_mlir.lowering.to_llvm import lower_to_llvm
+        from mopt_mlir.lowering.upstream import run_upstream
 
+        run_upstream(module, "symbol-dce")
         decompose(module)
         bufferize(module)
         annotate_entries(module)

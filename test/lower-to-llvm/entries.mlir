@@ -21,6 +21,7 @@ func.func @pointers(%source: memref<4xf32, strided<[2], offset: 3>>,
 // CHECK-SAME:    {access = "write", name = "arg1"
 func.func @caller(%a: memref<4xf32, strided<[2], offset: 3>>, %b: memref<4xf32>, %c: f32) {
   call @pointers(%a, %b, %c) : (memref<4xf32, strided<[2], offset: 3>>, memref<4xf32>, f32) -> ()
+  call @private(%b) : (memref<4xf32>) -> ()
   return
 }
 
@@ -30,6 +31,16 @@ func.func @caller(%a: memref<4xf32, strided<[2], offset: 3>>, %b: memref<4xf32>,
 func.func private @private(%a: memref<4xf32>) {
   return
 }
+
+// What nothing uses is dropped, a constant of which another form was made as well.
+// CHECK-NOT:     unused
+func.func private @unused(%a: memref<4xf32>) {
+  return
+}
+memref.global "private" constant @unused_weights : memref<4xf32> = dense<[1.0, 2.0, 3.0, 4.0]>
+
+// CHECK:         llvm.mlir.global external constant @weights
+memref.global constant @weights : memref<4xf32> = dense<[1.0, 2.0, 3.0, 4.0]>
 
 // A dynamic shape: descriptors, through upstream's C interface.
 // CHECK-LABEL: llvm.func @descriptors(

@@ -103,6 +103,23 @@ def test_a_large_variable_can_be_written_to(run):
 
 
 @needs_cc
+def test_weights_that_are_packed_are_shipped_once(run):
+    values = np.arange(64 * 32 * 9, dtype=np.float32)
+    Path("conv.mlir").write_text(f"""
+        memref.global "private" constant @weights : memref<64x32x3x3xf32> = dense_resource<w>
+        func.func @conv(%image: memref<1x32x10x10xf32>, %output: memref<1x64x8x8xf32>) {{
+          %weights = memref.get_global @weights : memref<64x32x3x3xf32>
+          linalg.conv_2d_nchw_fchw
+              ins(%image, %weights : memref<1x32x10x10xf32>, memref<64x32x3x3xf32>)
+              outs(%output : memref<1x64x8x8xf32>)
+          return
+        }}
+        {{-# dialect_resources: {{ builtin: {{ w: "0x04000000{values.tobytes().hex()}" }} }} #-}}
+    """)
+    assert run("conv.mlir", "-o", "conv.o", "--machine", "haswell") == (0, "")
+    assert values.nbytes < Path("conv.o").stat().st_size < 1.5 * values.nbytes
+
+
 def test_constants_and_openmp_in_a_shared_library(run):
     assert run("weights.mlir", "-o", "weights.so", "--machine", "haswell")[0] == 0
     shift = ctypes.CDLL("./weights.so").shift
