@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,16 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mopt_mlir.bindings import Bindings, enclosing_module
+from mopt_mlir.linalg.resources import resource_bytes
 from mopt_mlir.problem import ElementType
 
 DTYPES: Mapping[ElementType, np.dtype[Any]] = {
     ElementType.F32: np.dtype("<f4"),
     ElementType.F64: np.dtype("<f8"),
 }
-
-# A resource as a module prints it: hexadecimal, four bytes of alignment in front.
-_RESOURCE = re.compile(r':\s*"0x([0-9A-Fa-f]*)"\s*\}\s*\}\s*#-\}\s*$')
-_HEADER = 4
 
 
 def constant_value(value: Any, bindings: Bindings) -> NDArray[Any] | None:
@@ -64,20 +60,8 @@ def _elements(operation: Any, name: str, bindings: Bindings) -> NDArray[Any] | N
             splat = attribute.get_splat_value().value
             return np.full(type_.shape, splat, DTYPES[ElementType(str(type_.element_type))])
         return np.array(attribute)
-    data = resource_bytes(operation, bindings)
+    data = resource_bytes(attribute, bindings)
     if data is None:
         return None
     elements = np.frombuffer(data, DTYPES[ElementType(str(type_.element_type))])
     return elements.reshape(type_.shape) if elements.size == np.prod(type_.shape) else None
-
-
-def resource_bytes(operation: Any, bindings: Bindings) -> bytes | None:
-    """The bytes of the one resource that `operation` uses; None if the module lacks them.
-
-    The bindings cannot read a resource, but a module of its own prints its bytes.
-    """
-    with operation.location:
-        module = bindings.ir.Module.create()
-    module.body.append(operation.clone())
-    match = _RESOURCE.search(module.operation.get_asm(assume_verified=True))
-    return bytes.fromhex(match[1])[_HEADER:] if match else None

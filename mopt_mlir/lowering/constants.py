@@ -72,10 +72,11 @@ def _elements(op: Any, ir: Any) -> NDArray[np.uint8] | None:
 def _resource(op: Any) -> NDArray[np.uint8]:
     import numpy as np
 
-    from mopt_mlir.linalg.constants import resource_bytes
+    from mopt_mlir.linalg.resources import resource_bytes
 
     bindings = bindings_of(op)
-    value, data = op.attributes["value"], resource_bytes(op, bindings)
+    value = op.attributes["value"]
+    data = resource_bytes(value, bindings)
     type_ = bindings.ir.ShapedType(value.type)
     size = prod(type_.shape) * _size(type_.element_type, bindings.ir)
     if data is None:
