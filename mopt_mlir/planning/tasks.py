@@ -73,10 +73,11 @@ def work(number: int, task: Task) -> tuple[int, Outcome]:
 
 
 def in_processes(tasks: Sequence[Task], jobs: int) -> Iterator[tuple[int, Outcome]]:
-    """Solve tasks in up to `jobs` processes of this machine, or in this one."""
-    if jobs == 1 or len(tasks) < MANY:
-        return (work(number, task) for number, task in enumerate(tasks))
-    return in_parallel(tasks, "loky", min(jobs, len(tasks)))
+    """Solve tasks in up to `jobs` processes of this machine, or in this one; in no more than there
+    are cores, as each has a limit of time to itself."""
+    if jobs > 1 and len(tasks) >= MANY and (jobs := min(jobs, len(tasks), cores())) > 1:
+        return in_parallel(tasks, "loky", jobs)
+    return (work(number, task) for number, task in enumerate(tasks))
 
 
 def in_parallel(tasks: Sequence[Task], backend: str, jobs: int) -> Iterator[tuple[int, Outcome]]:
@@ -94,7 +95,7 @@ def in_parallel(tasks: Sequence[Task], backend: str, jobs: int) -> Iterator[tupl
 
 
 def cores() -> int:
-    """Those that this process may use."""
+    """Those that this process may use; with a part of their time a container may have fewer."""
     from joblib import cpu_count
 
     found: int = cpu_count()

@@ -69,8 +69,9 @@ def test_several_processes_find_the_same_plans(monkeypatch: pytest.MonkeyPatch) 
 
     in_parallel = tasks.in_parallel
     monkeypatch.setattr(tasks, "in_parallel", counting)
+    monkeypatch.setattr(tasks, "cores", lambda: 2)
     texts = []
-    for options in ("", " jobs=2"):
+    for options in ("", " jobs=8"):
         pipeline = f"mopt-analyze{{machine=generic-avx2 plan-cache=false{options}}}"
         with bindings().ir.Context():
             module = bindings().ir.Module.parse(FIVE)
@@ -84,6 +85,12 @@ def test_several_processes_find_the_same_plans(monkeypatch: pytest.MonkeyPatch) 
 def test_few_problems_are_solved_here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(tasks, "in_parallel")
     mopt_mlir.compile(TWO_EQUAL_ONE_OTHER, machine="generic-avx2", plan_cache=False, jobs=8)
+
+
+def test_a_single_core_solves_all_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(tasks, "in_parallel")
+    monkeypatch.setattr(tasks, "cores", lambda: 1)
+    mopt_mlir.compile(FIVE, machine="generic-avx2", plan_cache=False, jobs=8)
 
 
 def test_without_a_process_nothing_is_planned() -> None:
