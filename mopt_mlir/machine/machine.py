@@ -221,7 +221,8 @@ def _kind(key: str) -> type:
     known = field_kinds(Cache) if dot else field_kinds(Machine)
     if name not in known or (dot and cache not in CACHE_NAMES):
         names = [*field_kinds(Machine), *(f"L1.{name}" for name in field_kinds(Cache))]
-        near = get_close_matches(key, names, 1)
+        level = cache if cache in CACHE_NAMES else CACHE_NAMES[0]
+        near = get_close_matches(key, [name.replace("L1.", f"{level}.") for name in names], 1)
         hint = f"did you mean '{near[0]}'? " if near else ""
         raise ValueError(f"unknown field '{key}'; {hint}known: {', '.join(names)} (and L2, L3)")
     return known[name]

@@ -95,7 +95,7 @@ def _table(rows: Sequence[tuple[str, ...]], right: int = 1) -> list[str]:
 
 def _text(value: Value) -> str:
     if value is None:
-        return "unknown"
+        return "not given"
     if isinstance(value, bool):
         return "yes" if value else "no"
     return f"{value:g}" if isinstance(value, float) else str(value)

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 _ROUNDING = 1e-6
 """A gap that exceeds the one asked for by less is the same in floating point."""
 
+_LONGER = 60
+"""Seconds, to give the solver once it has run out of fewer: no layer that we know takes longer."""
+
 
 @dataclass(frozen=True)
 class Request:
@@ -80,10 +83,13 @@ class Solution:
         reason = "all bounds for plans are as tight as they get"
         if self.cut_short:
             reason = f"the time limit of {request.time_limit:g} s ended the search for a plan"
-        return (
+        told = (
             f"{reason}: the best possible one may be {reached * 100:.3g}% better than the one "
             f"found, {request.gap * 100:g}% was asked for"
         )
+        longer = max(_LONGER, 10 * request.time_limit)
+        way_out = f"; mopt-plan --time-limit {longer:g} looks longer, and keeps what it finds"
+        return told + way_out * self.cut_short
 
 
 def key_of(problem: Problem, machine: Machine, request: Request, **more: str | float) -> str:

@@ -79,14 +79,15 @@ def _replace_closed_stderr() -> None:
     sys.stderr = os.fdopen(number, "w")
 
 
-def add_compilation_options(parser: Parser) -> None:
-    """The options that every tool has that compiles."""
+def add_compilation_options(parser: Parser, default_cpu: str) -> None:
+    """The options that every tool has that compiles; `default_cpu` says for what unless told."""
     parser.add_argument("input", help="MLIR text or bytecode; - for standard input")
     add_machine_options(parser)
     parser.add_argument(
         "--cpu",
-        help="LLVM's name of the CPU to generate code for, such as znver5 or haswell; unless "
-        "--machine is given, plans are made for the known machine closest to it",
+        help="LLVM's name of the CPU to generate code for, such as znver5 or haswell (default: "
+        f"{default_cpu}); unless --machine is given, plans are made for the known machine closest "
+        "to it",
     )
     parser.add_argument(
         "--require-tiled",
@@ -130,7 +131,11 @@ def add_machine_options(parser: Parser) -> None:
         "host, with what the module says of its target",
     )
     parser.add_argument(
-        "--threads", type=int, default=1, metavar="N", help="cores to use, at most the machine's"
+        "--threads",
+        type=int,
+        default=1,
+        metavar="N",
+        help="cores to use, at most the machine's (default 1)",
     )
 
 

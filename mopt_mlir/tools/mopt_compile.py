@@ -28,7 +28,7 @@ def _parser() -> Parser:
         "this Python environment (libiomp5); link an object file with -liomp5 or -lomp. Shared "
         "libraries need a C compiler: cc, or $CC.",
     )
-    add_compilation_options(parser)
+    add_compilation_options(parser, "that of the machine")
     parser.add_argument("-o", "--output", required=True, help="the file to write")
     parser.add_argument("--header", help="also write C declarations of the functions to this file")
     return parser

@@ -69,7 +69,7 @@ def _parser() -> Parser:
         epilog=NOTES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    add_compilation_options(parser)
+    add_compilation_options(parser, "this host")
     parser.add_argument("--repeat", type=int, default=20, metavar="N", help="runs (default 20)")
     return parser
 

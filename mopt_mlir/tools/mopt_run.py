@@ -32,7 +32,7 @@ def _parser() -> Parser:
         "median time, GFLOP/s, the share of this host's measured FMA peak, and with --check the "
         "largest error against a float64 reference.",
     )
-    add_compilation_options(parser)
+    add_compilation_options(parser, "this host")
     parser.add_argument("--entry", help="the function to run; needed if there are several")
     parser.add_argument("--seed", type=int, default=0, help="of the random data (default 0)")
     parser.add_argument("--repeat", type=int, default=10, metavar="N", help="runs (default 10)")

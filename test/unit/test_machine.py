@@ -163,6 +163,7 @@ def test_writing_to_memory_is_optional_and_follows_the_cores() -> None:
             "znver5,L4.size=1024",
             "unknown field 'L4.size'; did you mean 'L1.size'? known: cpu, cores",
         ),
+        ("znver5,L2.sizes=5", "unknown field 'L2.sizes'; did you mean 'L2.size'? known: cpu"),
         ("znver5,core=2", "unknown field 'core'; did you mean 'cores'? known: cpu, cores"),
         ("znver5,cores=two", "cores: 'two' is not an integer"),
         ("znver5,frequency=fast", "frequency: 'fast' is not a number"),
