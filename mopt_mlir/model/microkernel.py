@@ -27,7 +27,7 @@ from mopt_mlir.vector_access import (
 
 LOOP_CYCLES = 0.25
 """Per reduction step: what the loop costs beyond its FMAs, where these take one slot each. A
-machine may say otherwise for predicted times."""
+machine may say otherwise for `mopt_mlir.estimate`."""
 
 OVERLAP = 6
 """The exponent of the norm in which issue slots and latency add up: tiles whose accumulators just

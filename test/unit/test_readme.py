@@ -145,3 +145,33 @@ def anchors(page: Path) -> set[str]:
     """What links to the headings of a page end in, by the rules of GitHub."""
     headings = re.findall(r"^#+ (.*)$", FENCED.sub("", page.read_text()), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_speeds_are_those_of_the_report() -> None:
+    """Each cell of README's table, from the comparison on the same host in the report."""
+    hosts = {"AMD Zen 5": "znver5", "AMD Zen 4": "znver4", "AMD Zen 3": "znver3"}
+    hosts["Intel Granite Rapids"] = "graniterapids"
+    row = re.compile(r"^\| ([\w ]+), AVX[-\d]+(.*?) \| (.*) \| (.*)\|$", re.MULTILINE)
+    reported = dict(reported_speeds())
+    for host, others, *cells in row.findall((ROOT / "README.md").read_text()):
+        operators = "networks" if "layers" in others else "table1"
+        for cores, cell in zip(("1 core", "2 cores"), cells, strict=True):
+            if cell:
+                title = f"A cold, {cores}, {hosts[host]}, {operators}"
+                assert cell.strip() in reported.pop(title)
+    assert not reported
+
+
+def reported_speeds() -> Iterator[tuple[str, set[str]]]:
+    """Of each comparison in the report its title, and what may be said of it: several things where
+    operators share the worst ratio."""
+    last = re.compile(r"^\| ([^|]+) \|.*\| (\d\.\d\d) \|$", re.MULTILINE)
+    for section in (ROOT / "docs" / "validation.md").read_text().split("\n### "):
+        title, _, text = section.partition("\n")
+        if title.startswith("A cold"):
+            ratios = dict(last.findall(text))
+            mean = ratios.pop("mopt-mlir / ...")
+            del ratios["mopt-mlir, best of 5 / ..."]
+            worst = min(ratios.values(), key=float)
+            names = (name for name, ratio in ratios.items() if ratio == worst)
+            yield title, {f"{mean} ({name}: {worst})" for name in names}
