@@ -135,10 +135,11 @@ class AffineBuilder:
         self,
         conditions: Sequence[Condition],
         then: Callable[[], Sequence[Any] | None],
-        otherwise: Callable[[], Sequence[Any] | None],
+        otherwise: Callable[[], Sequence[Any] | None] | None = None,
         types: Sequence[Any] = (),
     ) -> list[Any]:
-        """`affine.if` on all of `conditions`; `then` alone if there is none."""
+        """`affine.if` on all of `conditions`, with an else if there is something to do `otherwise`;
+        `then` alone if there is no condition."""
         if not conditions:
             return list(then() or ())
         ir, affine = self.ir, self.bindings.affine
@@ -156,12 +157,13 @@ class AffineBuilder:
             set_,
             list(types),
             cond_operands=list(positions),
-            has_else=True,
+            has_else=otherwise is not None,
             loc=self.location,
         )
-        for block, body in ((operation.then_block, then), (operation.else_block, otherwise)):
-            with ir.InsertionPoint(block):
-                affine.AffineYieldOp(list(body() or ()))
+        for body, region in zip((then, otherwise), operation.regions, strict=True):
+            if body is not None:
+                with ir.InsertionPoint(region.blocks[0]):
+                    affine.AffineYieldOp(list(body() or ()))
         return list(operation.results)
 
     def whole_or_rest(

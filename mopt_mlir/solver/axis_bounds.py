@@ -12,6 +12,7 @@ import numpy as np
 
 from mopt_mlir.model.footprint import MemoryAxis
 from mopt_mlir.solver.arrays import Floats, Ints
+from mopt_mlir.solver.convex import lower_hull
 from mopt_mlir.solver.walk import touched
 
 Facet = tuple[float, float]
@@ -83,7 +84,8 @@ def facets(values: Floats, sizes: Ints | None = None) -> tuple[Facet, ...]:
     points = np.arange(1, len(values) + 1) if sizes is None else sizes
     heights = values[points - 1]
     last = np.append(np.flatnonzero(np.diff(heights)), len(points) - 1)  # of each step
-    hull = _lower_hull(*_without_inner(points[last], heights[last].astype(float)))
+    xs, ys = _without_inner(points[last], heights[last].astype(float))
+    hull = lower_hull(zip(xs, ys, strict=True))
     found = [(0.0, least(values, sizes)), (rate(values, sizes), 0.0)]
     for (x0, y0), (x1, y1) in pairwise(hull):
         slope = (y1 - y0) / (x1 - x0)
@@ -104,18 +106,6 @@ def _without_inner(xs: Ints, ys: Floats) -> tuple[list[int], list[float]]:
             break
         xs, ys = xs[below], ys[below]
     return xs.tolist(), ys.tolist()
-
-
-def _lower_hull(xs: Sequence[float], ys: Sequence[float]) -> list[tuple[float, float]]:
-    hull: list[tuple[float, float]] = []
-    for x, y in zip(xs, ys, strict=True):
-        while len(hull) > 1:
-            (x0, y0), (x1, y1) = hull[-2:]
-            if (y1 - y0) * (x - x0) < (y - y0) * (x1 - x0):
-                break
-            hull.pop()
-        hull.append((x, y))
-    return hull
 
 
 def of_partitions(

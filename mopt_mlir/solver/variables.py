@@ -22,7 +22,7 @@ from mopt_mlir.model.footprint import Axis, MemoryAxis
 from mopt_mlir.model.room import line_axes, room_axes
 from mopt_mlir.plan import LEVELS, PLACES_TO_PACK
 from mopt_mlir.problem import Problem
-from mopt_mlir.solver.convex import lower_hull
+from mopt_mlir.solver.convex import facets_of_tiles
 from mopt_mlir.solver.sizes import (
     largest_of,
     tile_sizes,
@@ -216,7 +216,7 @@ class Variables:
         trips = self.trips[level, dim] = self.variable(f"trips:{level}:{dim}", 0.0, log(extent))
         self.add(x + trips >= self.log_covered(level, dim))
         if len(parts) == 1:
-            for slope, offset in lower_hull(sizes, *parts):
+            for slope, offset in facets_of_tiles(sizes, *parts):
                 self.add(trips >= offset - slope * x)
         index = LEVELS.index(level)
         if index:

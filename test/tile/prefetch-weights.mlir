@@ -611,7 +611,7 @@ func.func @next_block_of_1x1(%input: memref<1x7x7x40xf32>, %weights: memref<1x1x
 // CHECK-NEXT:          affine.if #[[DUE]](%{{.+}}, %[[C]]) {
 // CHECK-NEXT:            affine.prefetch %arg1[0, 0, %[[ROW]] + %h * 14, %k_L2 + 32], read
 // CHECK-NEXT:            affine.prefetch %arg1[0, 0, %[[ROW]] + %h * 14, %k_L2 + 48], read
-// CHECK-NEXT:          } else {
+// CHECK-NEXT:          }{{$}}
 // CHECK-NOT:         affine.prefetch %arg1
 // CHECK:             vector.outerproduct
 func.func @next_block_by_steps(%input: memref<1x7x7x54xf32>, %weights: memref<1x1x54x1024xf32>,
@@ -742,7 +742,7 @@ func.func @short_strips(%input: memref<1x6x6x512xf32>, %weights: memref<3x3x512x
 // CHECK:               affine.if #[[FIRST]](%w_L2)
 // CHECK-NEXT:            affine.prefetch %arg1
 // CHECK-COUNT-15:        affine.prefetch %arg1
-// CHECK-NEXT:          } else {
+// CHECK-NEXT:          }{{$}}
 // CHECK-NOT:             affine.prefetch %arg1
 // CHECK:               vector.outerproduct
 func.func @next_block_of_near_rows(%input: memref<1x8x16x128xf32>, %weights: memref<1x1x128x64xf32>,

@@ -22,7 +22,7 @@ from mopt_mlir.problem import Problem, conv2d
 from mopt_mlir.solver import axis_bounds
 from mopt_mlir.solver.arrays import Ints
 from mopt_mlir.solver.axis_bounds import of_partitions
-from mopt_mlir.solver.convex import lower_hull
+from mopt_mlir.solver.convex import facets_of_tiles
 from mopt_mlir.solver.evaluate import Evaluator
 from mopt_mlir.solver.search import descend
 from mopt_mlir.solver.sizes import (
@@ -263,7 +263,7 @@ def test_useful_sizes_are_the_smallest_for_each_number_of_tiles(units: int) -> N
 
 @pytest.mark.parametrize("extent", [2, 7, 30, 97])
 def test_hulls_lie_below_every_size(extent: int) -> None:
-    facets = lower_hull(tile_sizes(extent, [1, 3], [extent, ceil(extent / 2)]), extent)
+    facets = facets_of_tiles(tile_sizes(extent, [1, 3], [extent, ceil(extent / 2)]), extent)
     for size in range(1, extent + 1):
         trips = log(ceil(extent / size))
         assert all(trips >= offset - slope * log(size) - 1e-9 for slope, offset in facets)

@@ -88,7 +88,7 @@ class _AtOnce:
             part = (self.start, self.sizes) if self.shared is None else self.shared.part(self.start)
             _ask(self.output, self.into, *part)
 
-        self.output.builder.branch(self.conditions, ask, lambda: None)
+        self.output.builder.branch(self.conditions, ask)
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ class _ByRow:
         conditions = [done.below(steps)]
         if apart > 1:
             conditions.insert(0, builder.apply("turn", done, modulo=apart).is_zero())
-        builder.branch(conditions, ask, lambda: None)
+        builder.branch(conditions, ask)
 
     @property
     def _each(self) -> int:

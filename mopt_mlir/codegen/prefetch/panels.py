@@ -82,7 +82,7 @@ class PanelPrefetch:
             return
         due = self.builder.apply("due", step, modulo=self.every)
         turn = self.builder.apply("turn", step, self.every)
-        self.builder.branch([due.is_zero()], lambda: self._ask(point, turn), lambda: None)
+        self.builder.branch([due.is_zero()], lambda: self._ask(point, turn))
 
     def _ask(self, point: Mapping[str, Index], turn: Index) -> None:
         """Ask for the lines of the `turn` at `point`."""

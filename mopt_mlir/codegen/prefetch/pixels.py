@@ -117,10 +117,10 @@ class PixelPrefetch:
         ranges: Mapping[str, Range],
         upcoming: Upcoming,
     ) -> PixelPrefetch | None:
-        """That of the register tile at the start of `ranges`, if what is read later is known, and
-        there is room."""
+        """That of the register tile at the start of `ranges`, whose input `has_channels_last`, if
+        what is read later is known, and there is room."""
         tensor, later = problem.input, upcoming.input
-        if later is None or not has_channels_last(problem, kernel, ranges):
+        if later is None:
             return None
         pixels = Pixels.of(builder, tensor, kernel, ranges, later)
         if pixels is None:
@@ -212,7 +212,7 @@ class PixelPrefetch:
         if self.every > 1:
             due = self.builder.apply("due", step + LATE % self.every, modulo=self.every)
             conditions.insert(0, due.is_zero())
-        self.builder.branch(conditions, lambda: self._ask(at, offset), lambda: None)
+        self.builder.branch(conditions, lambda: self._ask(at, offset))
 
     def _ask(self, at: Mapping[str, Index], offset: Index) -> None:
         """Ask for a line of every turn's pixel from `offset` on."""

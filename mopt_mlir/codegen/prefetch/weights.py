@@ -254,7 +254,7 @@ class ChannelRowPrefetch:
             conditions += [due.is_zero(), step.below(self.every * self.rows)]
             row = self.builder.apply("row", step, self.every)
             at[self.inner] = self.starts[self.inner] + row
-        self.builder.branch(conditions, lambda: self._ask(at, rows), lambda: None)
+        self.builder.branch(conditions, lambda: self._ask(at, rows))
 
     def _ask(self, at: Mapping[str, Index], rows: int) -> None:
         at = shifted(at, self.shifts)
