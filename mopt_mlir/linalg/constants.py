@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -60,8 +61,7 @@ def _elements(operation: Any, name: str, bindings: Bindings) -> NDArray[Any] | N
             splat = attribute.get_splat_value().value
             return np.full(type_.shape, splat, DTYPES[ElementType(str(type_.element_type))])
         return np.array(attribute)
-    data = resource_bytes(attribute, bindings)
-    if data is None:
+    data, dtype = resource_bytes(attribute, bindings), DTYPES[ElementType(str(type_.element_type))]
+    if data is None or len(data) != prod(type_.shape) * dtype.itemsize:
         return None
-    elements = np.frombuffer(data, DTYPES[ElementType(str(type_.element_type))])
-    return elements.reshape(type_.shape) if elements.size == np.prod(type_.shape) else None
+    return np.frombuffer(data, dtype).reshape(type_.shape)

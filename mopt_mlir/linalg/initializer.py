@@ -6,9 +6,9 @@ Generated code starts its sums from the scalar or the bias instead, and the outp
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
-from mopt_mlir.bindings import Bindings
+from mopt_mlir.bindings import Bindings, enclosing_module
 from mopt_mlir.problem import Problem, Role
 
 
@@ -139,25 +139,42 @@ def _has_strides(type_: Any, bindings: Bindings) -> bool:
 
 def _may_share_memory(bias: Any, output: Any, bindings: Bindings) -> bool:
     """Whether a store to `output` may change `bias`, as far as their origins tell. The parameters
-    of a function lie apart: whoever calls it sees to that."""
+    of a function lie apart: whoever calls it sees to that. But one may be a variable of the module.
+    """
     if isinstance(output.type, bindings.ir.RankedTensorType):
         return False
     one, other = (_origin(buffer, bindings) for buffer in (bias, output))
-    return one is None or other is None or one == other
+    if one is None or other is None or one == other:
+        return True
+    return {one.kind, other.kind} == {"parameter", "variable"}
 
 
-def _origin(buffer: Any, bindings: Bindings) -> Any:
-    """The parameter, the allocation or the name of the global that `buffer` is a part of; None if
-    that is not known."""
+@dataclass(frozen=True)
+class _Origin:
+    """A parameter or an allocation, which is a value, or the name of a variable or a constant."""
+
+    kind: Literal["parameter", "allocation", "variable", "constant"]
+    identity: Any
+
+
+def _origin(buffer: Any, bindings: Bindings) -> _Origin | None:
+    """What `buffer` is a part of; None if that is not known."""
     while not isinstance(buffer.owner, bindings.ir.Block):
         owner = buffer.owner.operation
         if owner.name in ("memref.alloc", "memref.alloca"):
-            return buffer
+            return _Origin("allocation", buffer)
         if owner.name == "memref.get_global":
-            return owner.attributes["name"]
+            return _global(owner, bindings)
         if owner.name not in VIEWS:
             return None
         buffer = owner.operands[0]
     function = buffer.owner.owner.operation
     is_parameter = function.name == "func.func" and buffer.owner == function.regions[0].blocks[0]
-    return buffer if is_parameter else None
+    return _Origin("parameter", buffer) if is_parameter else None
+
+
+def _global(access: Any, bindings: Bindings) -> _Origin:
+    name = access.attributes["name"]
+    symbols = bindings.ir.SymbolTable(enclosing_module(access))
+    is_constant = name.value in symbols and "constant" in symbols[name.value].operation.attributes
+    return _Origin("constant" if is_constant else "variable", name)

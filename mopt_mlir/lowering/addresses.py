@@ -17,15 +17,16 @@ from typing import Any
 from mopt_mlir.bindings import Bindings, bindings_of
 from mopt_mlir.operations import find
 
-_ACCESSES = (
-    "memref.load",
-    "memref.store",
-    "memref.prefetch",
-    "vector.load",
-    "vector.store",
-    "vector.maskedload",
-    "vector.maskedstore",
-)
+_ACCESSES = {
+    "memref.load": 0,
+    "memref.store": 1,
+    "memref.prefetch": 0,
+    "vector.load": 0,
+    "vector.store": 1,
+    "vector.maskedload": 0,
+    "vector.maskedstore": 0,
+}
+"""Which of their operands is the buffer; its indices follow."""
 
 
 def share_addresses(module: Any) -> None:
@@ -36,8 +37,7 @@ def share_addresses(module: Any) -> None:
     shared_in: defaultdict[Any, _Shared] = defaultdict(lambda: _Shared(bindings))
     replaced = []
     for access in find(module, *_ACCESSES):
-        operands = list(access.operands)
-        at = next(i for i, o in enumerate(operands) if isinstance(o.type, ir.MemRefType))
+        operands, at = list(access.operands), _ACCESSES[access.name]
         buffer, end = operands[at], at + 1 + operands[at].type.rank
         parts = [_split(index) for index in operands[at + 1 : end]]
         strides = _static_strides(ir, buffer.type)

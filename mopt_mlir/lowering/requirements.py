@@ -17,7 +17,7 @@ from mopt_mlir.bindings import bindings_of
 from mopt_mlir.diagnostics import describe
 from mopt_mlir.linalg.extract import indexing_maps
 from mopt_mlir.lowering.shapes import Activation, Shape, product
-from mopt_mlir.lowering.sizes import Size, compute, evaluate, is_known
+from mopt_mlir.lowering.sizes import Size, compute, evaluate, is_known, is_natural
 from mopt_mlir.operations import inside
 
 _COPIES = ("memref.copy", "bufferization.materialize_in_destination")
@@ -58,15 +58,16 @@ class Requirement:
 
 def requirements(function: Any) -> tuple[Requirement, ...]:
     """What `function`, which is called from outside, demands of the sizes of its arguments."""
-    return tuple(dict.fromkeys(_of_activation(Activation(function))))
+    return tuple(dict.fromkeys(_of_activation(Activation(function), set())))
 
 
-def _of_activation(activation: Activation) -> Iterator[Requirement]:
+def _of_activation(activation: Activation, seen: set[Activation]) -> Iterator[Requirement]:
+    seen.add(activation)
     for operation in inside(activation.function):
         if operation.name == "func.call":
             callee = activation.callee(operation)
-            if callee is not None:
-                yield from _of_activation(callee)
+            if callee is not None and callee not in seen:
+                yield from _of_activation(callee, seen)
         elif any(map(activation.is_dynamic, (*operation.operands, *operation.results))):
             yield from _of_operation(activation, operation)
 
@@ -159,15 +160,20 @@ def _of_cast(activation: Activation, operation: Any) -> Iterator[Requirement]:
 
 
 def _inside(activation: Activation, operation: Any, operand: int) -> Iterator[Requirement]:
-    """Of a slice of an operand: that it ends inside, as far as the arguments tell."""
+    """Of a slice of an operand: that it begins and ends inside, as far as the arguments tell."""
     shape = activation.shape(operation.operands[operand])
     for axis, (size, offset, count, stride) in enumerate(
         zip(shape, *activation.slice(operation, operand + 1), strict=True)
     ):
         steps = compute("mul", compute("sub", count, 1), stride)
-        end = compute("add", compute("add", offset, steps), 1)
-        if is_known(size) and is_known(end):
-            yield from _demand(operation, operand, axis, size, end, exact=False)
+        ends = offset, compute("add", offset, steps)
+        low, high = reversed(ends) if isinstance(stride, int) and stride < 0 else ends
+        if is_known(size) and is_known(high):
+            yield from _demand(operation, operand, axis, size, compute("add", high, 1), exact=False)
+        if is_known(size) and is_known(low) and not is_natural(low):  # as many are missing in front
+            yield from _demand(
+                operation, operand, axis, size, compute("sub", size, low), exact=False
+            )
 
 
 def _inserted(activation: Activation, operation: Any) -> Iterator[Requirement]:

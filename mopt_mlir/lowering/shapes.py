@@ -8,7 +8,17 @@ from typing import Any
 
 from mopt_mlir.bindings import bindings_of
 from mopt_mlir.func_ops import functions_of, name_of
-from mopt_mlir.lowering.sizes import Extent, Scalar, Size, Unknown, compute
+from mopt_mlir.lowering.sizes import (
+    Extent,
+    Scalar,
+    Size,
+    Unknown,
+    compute,
+    is_natural,
+    unsigned,
+    wrapped,
+)
+from mopt_mlir.lowering.values import is_wide
 
 Shape = tuple[Size, ...]
 
@@ -17,22 +27,25 @@ _ARITHMETIC = {
     "arith.subi": "sub",
     "arith.muli": "mul",
     "arith.divsi": "quotient",
-    "arith.divui": "quotient",
     "arith.floordivsi": "floor",
     "arith.ceildivsi": "ceil",
-    "arith.ceildivui": "ceil",
     "arith.remsi": "remainder",
-    "arith.remui": "remainder",
     "arith.minsi": "min",
-    "arith.minui": "min",
     "arith.maxsi": "max",
-    "arith.maxui": "max",
     "arith.select": "select",
 }
-_COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge", "lt", "le", "gt", "ge")
-"""The predicates of arith.cmpi in their order: of signed numbers, then of unsigned ones."""
+_UNSIGNED = {
+    "arith.divui": "quotient",
+    "arith.ceildivui": "ceil",
+    "arith.remui": "remainder",
+    "arith.minui": "min",
+    "arith.maxui": "max",
+}
+_COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
+"""The predicates of arith.cmpi in their order; the last four once more for unsigned numbers."""
 
 _CASTS = ("arith.index_cast", "arith.index_castui", "arith.extsi", "arith.extui", "arith.trunci")
+_INDEX_BITS = 64
 _AFFINE = {
     "AffineAddExpr": "add",
     "AffineMulExpr": "mul",
@@ -51,10 +64,15 @@ class Activation:
     """
 
     def __init__(
-        self, function: Any, given: Sequence[Shape | Size] | None = None, depth: int = 0
+        self,
+        function: Any,
+        given: Sequence[Shape | Size] | None = None,
+        depth: int = 0,
+        others: dict[Any, Activation] | None = None,
     ) -> None:
         self.function = function
         self.depth = depth
+        self._others: dict[Any, Activation] = {} if others is None else others
         self._ir = bindings_of(function).ir
         self._dynamic = self._ir.ShapedType.get_dynamic_size()
         self._number = next(_ACTIVATIONS)
@@ -95,7 +113,11 @@ class Activation:
 
     def callee(self, call: Any) -> Activation | None:
         """The activation that a `func.call` makes; None if there is no such function in the module,
-        or too deep a recursion."""
+        too deep a recursion, or too much of it.
+
+        Calls with the same arguments share one, unless they give back something of a size that may
+        be another one each time.
+        """
         if call not in self._calls:
             self._calls[call] = self._activate(call)
         return self._calls[call]
@@ -121,7 +143,13 @@ class Activation:
         if name not in functions or self.depth == _DEEPEST:
             return None
         given = [self.shape(v) if self.has_shape(v) else self.number(v) for v in call.operands]
-        return Activation(functions[name], given, self.depth + 1)
+        is_shared = not any(map(self.is_dynamic, call.results))
+        key = (name, *given) if is_shared else (self._number, call)
+        if key not in self._others:
+            if len(self._others) == _MOST:
+                return None
+            self._others[key] = Activation(functions[name], given, self.depth + 1, self._others)
+        return self._others[key]
 
     def _completed(self, value: Any, known: Sequence[Size] | None) -> Shape:
         return tuple(
@@ -144,23 +172,44 @@ class Activation:
         if name == "arith.constant":
             attribute = operation.attributes["value"]
             is_integer = isinstance(attribute, self._ir.IntegerAttr | self._ir.BoolAttr)
-            return int(attribute.value) if is_integer else self._unknown(value)
+            is_read = is_integer and not is_wide(value.type)
+            return int(attribute.value) if is_read else self._unknown(value)
         if name in _ARITHMETIC:
             return compute(_ARITHMETIC[name], *map(self.number, operands))
+        if name in _UNSIGNED:
+            return self._unsigned(_UNSIGNED[name], operands)
         if name in _CASTS:
-            return self.number(operands[0])
+            return self._cast(name, operands[0], value)
         if name == "arith.cmpi":
             predicate = operation.attributes["predicate"].value
-            return compute(_COMPARISONS[predicate], *map(self.number, operands))
+            if predicate < len(_COMPARISONS):
+                return compute(_COMPARISONS[predicate], *map(self.number, operands))
+            return self._unsigned(_COMPARISONS[predicate - len(_COMPARISONS) + 2], operands)
         if name in ("tensor.dim", "memref.dim") and self.has_shape(operands[0]):
-            axis = self.number(operands[1])
-            return self.shape(operands[0])[axis] if isinstance(axis, int) else self._unknown(value)
+            axis, shape = self.number(operands[1]), self.shape(operands[0])
+            if isinstance(axis, int) and 0 <= axis < len(shape):
+                return shape[axis]
+            return self._unknown(value)
         if name in ("affine.apply", "affine.min", "affine.max"):
             map_ = operation.attributes["map"].value
             numbers = [self.number(operand) for operand in operands]
             results = [self._affine(e, numbers, map_.n_dims) for e in map_.results]
             return _fold(name.removeprefix("affine."), results)
         return self._unknown(value)
+
+    def _unsigned(self, operation: str, operands: Sequence[Any]) -> Size:
+        """An operation on operands that are taken for unsigned numbers."""
+        bits, numbers = _bits(operands[0]), [self.number(operand) for operand in operands]
+        found = compute(operation, *(unsigned(number, bits) for number in numbers))
+        return found if all(map(is_natural, numbers)) else wrapped(found, bits)
+
+    def _cast(self, name: str, operand: Any, result: Any) -> Size:
+        number, before, after = self.number(operand), _bits(operand), _bits(result)
+        if after < before:
+            return wrapped(number, after)
+        if name in ("arith.extui", "arith.index_castui"):
+            return unsigned(number, before) if after > before else number
+        return compute("sub", 0, number) if before == 1 else number
 
     def _affine(self, expression: Any, numbers: Sequence[Size], dims: int) -> Size:
         kind = type(expression).__name__
@@ -224,8 +273,13 @@ class Activation:
 
 
 _DEEPEST = 16  # calls inside calls, from where on nothing is known
+_MOST = 256  # activations that one call from outside is looked through
 _LOOP_BOUNDS = 3  # operands of scf.for in front of the initial values
 _LOOP_VARIABLES = 1  # arguments of its body in front of those
+
+
+def _bits(value: Any) -> int:
+    return getattr(value.type, "width", _INDEX_BITS)
 
 
 def _last(region: Any) -> Any:

@@ -77,6 +77,38 @@ def compute(operation: str, *operands: Size) -> Size:
     return Computed(operation, operands)
 
 
+def unsigned(size: Size, bits: int) -> Size:
+    """What a signed number of so many bits is if it is taken for an unsigned one."""
+    return size if is_natural(size) else compute("mod", size, 1 << bits)
+
+
+def wrapped(size: Size, bits: int) -> Size:
+    """The signed number in the last bits of another one; of a single bit, 0 or 1."""
+    if bits == 1:
+        return compute("mod", size, 2)
+    half = 1 << (bits - 1)
+    return compute("sub", compute("mod", compute("add", size, half), 2 * half), half)
+
+
+def is_natural(size: Size) -> bool:
+    """Whether it is known that a size is not negative, whatever the arguments are."""
+    if isinstance(size, int):
+        return size >= 0
+    if not isinstance(size, Computed):
+        return isinstance(size, Extent)
+    if size.operation in _NEVER_NEGATIVE:
+        return True
+    natural = [is_natural(operand) for operand in size.operands]
+    if size.operation == "max":
+        return any(natural)
+    if size.operation == "mod":
+        return natural[1]
+    return size.operation != "sub" and all(natural[size.operation == "select" :])
+
+
+_NEVER_NEGATIVE = ("eq", "ne", "lt", "le", "gt", "ge")
+
+
 def evaluate(size: Size, arguments: Sequence[Any]) -> int:
     """The value of a size that is known, for bound arguments: each a `Buffer` or a C scalar."""
     if isinstance(size, int):

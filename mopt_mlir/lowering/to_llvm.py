@@ -145,11 +145,17 @@ def _hoist_allocas(module: Any) -> None:
     that a later iteration may still read stay: it has another one of its own.
     """
     for alloca in find(module, "memref.alloca"):
-        if not len(alloca.operands) and not _is_passed_on(alloca.result):
-            scope = alloca.parent.operation
-            while scope.name not in ("func.func", "omp.parallel"):
-                scope = scope.parent.operation
+        scope = _scope(alloca)
+        if scope is not None and not len(alloca.operands) and not _is_passed_on(alloca.result):
             alloca.move_before(scope.regions[0].blocks[0].operations[0])
+
+
+def _scope(alloca: Any) -> Any | None:
+    """The function or the OpenMP region that a stack buffer is in, if it is in one."""
+    scope = alloca.parent
+    while scope is not None and scope.name not in ("func.func", "omp.parallel"):
+        scope = scope.operation.parent
+    return scope
 
 
 def _is_passed_on(buffer: Any) -> bool:
@@ -166,15 +172,22 @@ def _is_passed_on(buffer: Any) -> bool:
 
 
 def _inline_scopes(module: Any) -> None:
-    """Dissolve the `memref.alloca_scope` that convert-scf-to-openmp puts around the body of a loop.
+    """Dissolve each `memref.alloca_scope`, such as those that convert-scf-to-openmp puts around the
+    bodies of loops: it cannot hold the branches that loops are lowered to.
 
-    It cannot hold the branches that loops are lowered to, and after `_hoist_allocas` there is
-    nothing in it to free, except for buffers of dynamic size.
+    What is on the stack when it begins is restored at its end, if after `_hoist_allocas` there is
+    something in it to free: buffers of dynamic size, and those that are passed on.
     """
+    ir = bindings_of(module).ir
     for scope in find(module, "memref.alloca_scope"):
-        if any(scope.operation == alloca.parent for alloca in find(module, "memref.alloca")):
-            continue
         *body, terminator = scope.regions[0].blocks[0].operations
+        if find(scope, "memref.alloca"):
+            with module.context, scope.location:
+                pointer = ir.Type.parse("!llvm.ptr")
+                with ir.InsertionPoint(scope):
+                    saved = ir.Operation.create("llvm.intr.stacksave", [pointer]).result
+                with ir.InsertionPoint(terminator):
+                    body.append(ir.Operation.create("llvm.intr.stackrestore", operands=[saved]))
         for operation in body:
             operation.operation.move_before(scope)
         for result, value in zip(scope.results, terminator.operands, strict=True):

@@ -15,12 +15,21 @@ def trips(loop: Any) -> int | None:
     return max(0, -((lower - upper) // step))
 
 
+MOST_BITS = 64
+"""Of a constant that is read: the bindings end the process when they are asked for a wider one."""
+
+
 def constant(value: Any) -> int | None:
-    """The value of an `arith.constant`, if it is one."""
+    """The value of an `arith.constant`, if it is one, of at most MOST_BITS."""
     owner = value.owner
     if getattr(owner, "name", "") != "arith.constant":
         return None
-    return int(owner.attributes["value"].value)
+    return None if is_wide(value.type) else int(owner.attributes["value"].value)
+
+
+def is_wide(type_: Any) -> bool:
+    """Whether an integer type, or `index`, has more than MOST_BITS."""
+    return getattr(type_, "width", 0) > MOST_BITS
 
 
 def operands_of(value: Any, name: str) -> list[Any] | None:

@@ -121,6 +121,24 @@ func.func @f(%a: tensor<?xf32>, %b: tensor<?xf32>, %n: index) -> tensor<?xf32> {
 }
 """
 
+COUNTED = """
+func.func @f(%a: memref<?xf32>, %n: i64) {
+  %one = arith.constant 1.0 : f32
+  %three = arith.constant 3 : i64
+  OPERATIONS
+  %s = memref.subview %a[0] [%count] [1] : memref<?xf32> to memref<?xf32, strided<[1]>>
+  linalg.fill ins(%one : f32) outs(%s : memref<?xf32, strided<[1]>>)
+  return
+}
+"""
+REVERSED = """
+func.func @f(%a: memref<?xf32>, %b: memref<2xf32>, %n: index) {
+  %s = memref.subview %a[%n] [2] [-2] : memref<?xf32> to memref<2xf32, strided<[-2], offset: ?>>
+  linalg.copy ins(%s : memref<2xf32, strided<[-2], offset: ?>>) outs(%b : memref<2xf32>)
+  return
+}
+"""
+
 
 def function(source: str):
     with sink(lambda _: None):  # what is not tiled is no matter here
@@ -142,6 +160,9 @@ def ones(*shape: int):
         (CALLED, (ones(3), ones(2)), "'memref.copy' .<text>:3:3. needs 3 elements"),
         (SLICED, (ones(5), ones(2), 2), "'memref.subview' .*needs at least 6 elements"),
         (SLICED, (ones(5), ones(3), 1), "'memref.cast' .*needs 2 elements .*has 3"),
+        (SLICED, (ones(5), ones(2), -1), "'memref.subview' .*needs at least 6 elements .*has 5"),
+        (REVERSED, (ones(5), ones(2), 1), "'memref.subview' .*needs at least 6 elements .*has 5"),
+        (REVERSED, (ones(5), ones(2), 5), "'memref.subview' .*needs at least 6 elements .*has 5"),
         (EXPANDED, (ones(11), 3), "'tensor.expand_shape' .*needs 12 elements .*has 11"),
         (GROWING, (ones(3), 3), "whether its sizes fit cannot be told from the arguments"),
     ],
@@ -164,6 +185,8 @@ def test_sizes_that_do_not_fit_are_refused(source, arguments, message):
         (PADDED, (ones(3), ones(6), 5)),
         (CALLED, (ones(3), ones(3))),
         (SLICED, (ones(5), ones(2), 1)),
+        (REVERSED, (ones(5), ones(2), 2)),
+        (REVERSED, (ones(5), ones(2), 4)),
         (EXPANDED, (ones(12), 3)),
         (ITERATED, (ones(3), 2)),
         (LENGTHENED, (ones(5), ones(3), 0)),
@@ -172,6 +195,56 @@ def test_sizes_that_do_not_fit_are_refused(source, arguments, message):
 )
 def test_sizes_that_fit_are_accepted(source, arguments):
     function(source)(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("operations", "n", "count"),
+    [
+        ("%i = arith.trunci %n : i64 to i8; %count = arith.index_castui %i : i8 to index", -1, 255),
+        ("%i = arith.trunci %n : i64 to i8; %count = arith.index_castui %i : i8 to index", 259, 3),
+        ("%i = arith.trunci %n : i64 to i8; %count = arith.index_cast %i : i8 to index", 257, 1),
+        ("%i = arith.trunci %n : i64 to i1; %j = arith.extui %i : i1 to i64", 7, 1),
+        ("%i = arith.trunci %n : i64 to i1; %j = arith.extsi %i : i1 to i64", 8, 0),
+        ("%i = arith.trunci %n : i64 to i4; %j = arith.extsi %i : i4 to i64", 21, 5),
+        ("%j = arith.minui %n, %three : i64", -1, 3),
+        ("%j = arith.minsi %n, %three : i64", 2, 2),
+        ("%j = arith.remui %n, %three : i64", -1, (2**64 - 1) % 3),
+        ("%i = arith.maxui %n, %three : i64; %j = arith.subi %three, %i : i64", -1, 4),
+        ("%i = arith.divui %n, %n : i64; %j = arith.addi %i, %three : i64", -5, 4),
+        ("%i = arith.cmpi ult, %n, %three : i64; %j = arith.extui %i : i1 to i64", -1, 0),
+        ("%i = arith.cmpi slt, %n, %three : i64; %j = arith.extui %i : i1 to i64", -1, 1),
+    ],
+)
+def test_integers_are_what_machines_make_of_them(operations, n, count):
+    if "%count" not in operations:
+        operations += "; %count = arith.index_cast %j : i64 to index"
+    f = function(COUNTED.replace("OPERATIONS", operations.replace("; ", "\n  ")))
+    array = np.zeros(300, np.float32)
+    f(array[:count], n)
+    assert array[:count].all()
+    assert not array[count:].any()
+    if count:
+        with pytest.raises(ValueError, match=f"needs at least {count} elements"):
+            f(array[: count - 1], n)
+
+
+def test_no_size_of_an_axis_that_there_is_not():
+    operations = """%seven = arith.constant 7 : index
+      %dim = memref.dim %a, %seven : memref<?xf32>
+      %count = arith.muli %dim, %dim : index"""
+    function(COUNTED.replace("OPERATIONS", operations))  # what it gives back is undefined
+
+
+def test_calls_with_the_same_arguments_are_looked_through_once():
+    copy, _, _ = CALLED.partition("func.func @f")
+    functions = [copy.replace("@copy", "@f12")]
+    for number in range(12):  # 3**12 ways lead to the last one
+        name = "@f" if number == 0 else f"private @f{number}"
+        call = f"call @f{number + 1}(%a, %b) : (memref<?xf32>, memref<?xf32>) -> ()\n"
+        functions.append(f"func.func {name}(%a: memref<?xf32>, %b: memref<?xf32>) {{")
+        functions.append(3 * call + "return }")
+    with pytest.raises(ValueError, match=r"'memref\.copy' .*needs 3 elements"):
+        function("\n".join(functions))(ones(3), ones(2))
 
 
 def test_what_cannot_be_lowered_is_said_though_its_sizes_are_known():
