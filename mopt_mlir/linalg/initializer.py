@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from mopt_mlir.bindings import Bindings, enclosing_module
+from mopt_mlir.func_ops import name_of
+from mopt_mlir.operations import find
 from mopt_mlir.problem import Problem, Role
 
 
@@ -139,14 +141,18 @@ def _has_strides(type_: Any, bindings: Bindings) -> bool:
 
 def _may_share_memory(bias: Any, output: Any, bindings: Bindings) -> bool:
     """Whether a store to `output` may change `bias`, as far as their origins tell. The parameters
-    of a function lie apart: whoever calls it sees to that. But one may be a variable of the module.
+    of a function lie apart: whoever calls it sees to that. But one may be a variable of the module,
+    if it is the module itself that calls it.
     """
     if isinstance(output.type, bindings.ir.RankedTensorType):
         return False
     one, other = (_origin(buffer, bindings) for buffer in (bias, output))
     if one is None or other is None or one == other:
         return True
-    return {one.kind, other.kind} == {"parameter", "variable"}
+    kinds = {one.kind: one.identity, other.kind: other.identity}
+    if kinds.keys() != {"parameter", "variable"}:
+        return False
+    return _is_called(kinds["parameter"].owner.owner)
 
 
 @dataclass(frozen=True)
@@ -171,6 +177,15 @@ def _origin(buffer: Any, bindings: Bindings) -> _Origin | None:
     function = buffer.owner.owner.operation
     is_parameter = function.name == "func.func" and buffer.owner == function.regions[0].blocks[0]
     return _Origin("parameter", buffer) if is_parameter else None
+
+
+def _is_called(function: Any) -> bool:
+    """Whether anything in its module calls `function`, or may."""
+    uses = {"func.call": "callee", "func.constant": "value"}
+    return any(
+        use.attributes[uses[use.name]].value == name_of(function)
+        for use in find(enclosing_module(function), *uses)
+    )
 
 
 def _global(access: Any, bindings: Bindings) -> _Origin:

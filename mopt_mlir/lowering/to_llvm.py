@@ -66,6 +66,7 @@ def lower_to_llvm(module: Any, threads: int) -> None:
     and UserError where a function has a name that generated code calls.
     """
     check_names(module)
+    _check_places(module)
     _check_layouts(module)
     _check_expansions(module)
     linalg_to_loops(module)
@@ -88,6 +89,15 @@ def lower_to_llvm(module: Any, threads: int) -> None:
     hide_constants(module)
     keep_marks(module)
     _check_lowered(module)
+
+
+def _check_places(module: Any) -> None:
+    """Raise UserError where what becomes a loop or a branch stands in the module itself, which has
+    a single block."""
+    for operation in module.regions[0].blocks[0].operations:
+        if len(operation.operation.regions) and "sym_name" not in operation.operation.attributes:
+            message = f"'{operation.operation.name}' is in no function; put it into one"
+            raise UserError(message, describe(operation.location))
 
 
 def _check_layouts(module: Any) -> None:

@@ -33,6 +33,7 @@ from mopt_mlir.pipeline.source import Source, parse, read
 from mopt_mlir.pipeline.steps import MODULE, add_passes
 
 _UPSTREAM = "mlir"
+_MODULE = "<module>"
 _VALUE_NAME = re.compile(rb"%([A-Za-z_$.-][A-Za-z0-9_$.-]*)")
 
 
@@ -56,7 +57,8 @@ def load_module(source: Any) -> Any:
     else:
         text = _source_of_module(source)
     module = parse(text, bindings(_UPSTREAM).ir.Context()).operation
-    _name_parameters(module, text.lines)
+    if text.name != _MODULE:  # whose locations are in what it was made from
+        _name_parameters(module, text)
     decompose(module)
     return module
 
@@ -123,20 +125,22 @@ def _source_of_module(source: Any) -> Any:
     if operation.name != "builtin.module":
         raise TypeError(f"a source module is a builtin.module, not a {operation.name}")
     text = operation.get_asm(enable_debug_info=True)
-    return Source("<module>", text.encode())
+    return Source(_MODULE, text.encode())
 
 
-def _name_parameters(module: Any, lines: list[str]) -> None:
+def _name_parameters(module: Any, text: Source) -> None:
     """Name the parameters of functions as the text does: the parser forgets the names, but not
     where they stand."""
-    ir = bindings_of(module).ir
+    ir, lines = bindings_of(module).ir, text.lines
     for function in functions_of(module):
         attributes = argument_attributes(function)
         for argument, known in zip(
             function.regions[0].blocks[0].arguments, attributes, strict=True
         ):
             location = argument.location
-            if kind_of(location) != "file" or not 0 < location.start_line <= len(lines):
+            if kind_of(location) != "file" or location.filename != text.name:
+                continue
+            if not 0 < location.start_line <= len(lines):
                 continue
             line = lines[location.start_line - 1].encode()  # columns count bytes
             if match := _VALUE_NAME.match(line, location.start_col - 1):

@@ -20,3 +20,25 @@ func.func @tosa(%a: tensor<4xf32>) -> tensor<4xf32> {
 func.func @mask(%mask: vector<4xi1>) {
   return
 }
+
+// -----
+
+// expected-error @+1 {{'gpu.module' cannot be lowered to LLVM}}
+gpu.module @kernels {
+  // expected-error @+1 {{'gpu.func' cannot be lowered to LLVM}}
+  gpu.func @kernel(%x: memref<4xf32>) kernel {
+    %buffer = memref.alloca() : memref<4xf32>
+    memref.copy %buffer, %x : memref<4xf32> to memref<4xf32>
+    // expected-error @+1 {{'gpu.return' cannot be lowered to LLVM}}
+    gpu.return
+  }
+}
+
+// -----
+
+%input = memref.alloc() : memref<6x6xf32>
+%weights = memref.alloc() : memref<3x3xf32>
+%output = memref.alloc() : memref<4x4xf32>
+// expected-error @+1 {{'linalg.conv_2d' is in no function; put it into one}}
+linalg.conv_2d ins(%input, %weights : memref<6x6xf32>, memref<3x3xf32>)
+  outs(%output : memref<4x4xf32>)

@@ -407,6 +407,39 @@ def test_a_constant_whose_contents_are_not_there_is_refused(kind, line, contents
     assert refused.value.location.startswith(f"<text>:{line}:")
 
 
+def test_weights_with_a_part_of_an_element_are_refused():
+    text = """func.func @f(%a: tensor<6x6xf32>, %b: tensor<4x4xf32>) -> tensor<4x4xf32> {
+      %w = arith.constant dense_resource<weights> : tensor<3x3xf32>
+      %0 = linalg.conv_2d ins(%a, %w : tensor<6x6xf32>, tensor<3x3xf32>)
+        outs(%b : tensor<4x4xf32>) -> tensor<4x4xf32>
+      return %0 : tensor<4x4xf32>
+    }"""
+    with pytest.raises(UserError, match="contents of .* are 35 bytes instead of 36"):
+        compile(text + resource(bytes(35)), machine="generic-avx2")
+
+
+def test_integers_of_more_bits_than_a_register():
+    """The bindings would end the process."""
+    text = """func.func @f(%a: memref<?xf32>, %value: f32) {
+      %zero = arith.constant 0 : index
+      %first = arith.constant 0 : i128
+      %last = arith.constant 73786976294838206468 : i128
+      %step = arith.constant 36893488147419103232 : i128
+      %bits = arith.trunci %last : i128 to i64
+      %four = arith.index_cast %bits : i64 to index
+      %part = memref.subview %a[0] [%four] [1] : memref<?xf32> to memref<?xf32, strided<[1]>>
+      scf.for %i = %first to %last step %step : i128 {
+        %old = memref.load %part[%zero] : memref<?xf32, strided<[1]>>
+        %new = arith.addf %old, %value : f32
+        memref.store %new, %part[%zero] : memref<?xf32, strided<[1]>>
+      }
+      return
+    }"""
+    a = np.zeros(4, F32)
+    compile(text, passes=NO_TILING)["f"](a, 2.0)
+    np.testing.assert_array_equal(a, [6, 0, 0, 0])
+
+
 def test_code_is_for_the_cpu_that_was_asked_for():
     fma = """
       declare <16 x float> @llvm.fma.v16f32(<16 x float>, <16 x float>, <16 x float>)

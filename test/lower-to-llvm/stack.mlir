@@ -1,0 +1,56 @@
+// RUN: mopt-opt --mopt-lower-to-llvm %s | FileCheck %s
+
+// What a scope puts on the stack is gone after it, however deep inside it is.
+
+// CHECK-LABEL: llvm.func @deep
+// CHECK:         %[[STACK:.*]] = llvm.intr.stacksave
+// CHECK:         llvm.cond_br
+// CHECK:         llvm.alloca %arg
+// CHECK:         llvm.intr.stackrestore %[[STACK]]
+// CHECK:         llvm.return
+func.func @deep(%output: memref<1xf32>, %n: index, %value: f32) {
+  %zero = arith.constant 0 : index
+  affine.for %i = 0 to 4 {
+    memref.alloca_scope {
+      %some = arith.cmpi sgt, %n, %zero : index
+      scf.if %some {
+        %buffer = memref.alloca(%n) : memref<?xf32>
+        memref.store %value, %buffer[%zero] : memref<?xf32>
+        memref.copy %buffer, %buffer : memref<?xf32> to memref<?xf32>
+        %last = memref.load %buffer[%zero] : memref<?xf32>
+        memref.store %last, %output[%zero] : memref<1xf32>
+      }
+    }
+    memref.store %value, %output[%zero] : memref<1xf32>
+  }
+  return
+}
+
+// Buffers of static size are in the function's own part of it.
+
+// CHECK-LABEL: llvm.func @static
+// CHECK:         llvm.alloca
+// CHECK-NOT:     llvm.intr.stacksave
+// CHECK:         llvm.return
+func.func @static(%output: memref<4xf32>) {
+  affine.for %i = 0 to 4 {
+    memref.alloca_scope {
+      %buffer = memref.alloca() : memref<4xf32>
+      memref.copy %output, %buffer : memref<4xf32> to memref<4xf32>
+      memref.copy %buffer, %output : memref<4xf32> to memref<4xf32>
+    }
+  }
+  return
+}
+
+// A buffer of buffers: what is stored is none of its indices' business.
+
+// CHECK-LABEL: llvm.func @buffers
+// CHECK:         llvm.store %{{.*}} : !llvm.struct<(ptr, ptr, i64, array<1 x i64>, array<1 x i64>)>, !llvm.ptr
+func.func @buffers(%output: memref<4xf32>, %value: f32, %i: index) {
+  %buffers = memref.alloca() : memref<2xmemref<4xf32>>
+  memref.store %output, %buffers[%i] : memref<2xmemref<4xf32>>
+  %one = memref.load %buffers[%i] : memref<2xmemref<4xf32>>
+  memref.store %value, %one[%i] : memref<4xf32>
+  return
+}
