@@ -393,3 +393,20 @@ func.func @rest(%input: memref<1x16x1x64xf32>, %weights: memref<4x16x1x1xf32>,
     outs(%output : memref<1x4x1x64xf32>)
   return
 }
+
+// Every other element of a row: half as many to a line.
+
+// CHECK-LABEL: func.func @every_other
+// CHECK:         affine.prefetch %arg2[0, 0, 0, %w + 19], write
+// CHECK-NEXT:    affine.prefetch %arg2[0, 0, 0, %w + 11], write
+// CHECK-NEXT:    affine.prefetch %arg2[0, 0, 0, %w + 3], write
+// CHECK-NEXT:    affine.prefetch %arg2[0, 1, 0, %w + 19], write
+func.func @every_other(%input: memref<1x800x1x40xf32>, %weights: memref<16x800x1x1xf32>,
+                       %output: memref<1x16x1x40xf32, strided<[1280, 80, 80, 2]>>) {
+  linalg.conv_2d_nchw_fchw {mopt.plan = {
+      machine = "znver5", threads = 1, packing = "whole", levels = [],
+      microkernel = {lanes = "k", vector = 16, tile = {k = 16, w = 20}, reduction = ["c"]}}}
+    ins(%input, %weights : memref<1x800x1x40xf32>, memref<16x800x1x1xf32>)
+    outs(%output : memref<1x16x1x40xf32, strided<[1280, 80, 80, 2]>>)
+  return
+}

@@ -307,6 +307,15 @@ def test_signatures_have_the_names_of_the_source(add, double):
     ]
 
 
+def test_names_are_not_read_where_another_file_has_the_parameters():
+    text = """func.func @f(%image: memref<4xf32> loc("other.mlir":1:37),
+                                   %values: memref<4xf32> loc("other.mlir":1:14)) { return }"""
+    module = bindings().ir.Module.parse(text, bindings().ir.Context())
+    for source in (text, module):
+        (entry,) = mopt_mlir.compile(source, passes="").entries
+        assert [parameter.name for parameter in entry.parameters] == ["arg0", "arg1"]
+
+
 def test_sources(tmp_path, arrays):
     path = tmp_path / "add.mlir"
     path.write_text(ADD)

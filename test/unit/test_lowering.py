@@ -414,7 +414,7 @@ def test_weights_with_a_part_of_an_element_are_refused():
         outs(%b : tensor<4x4xf32>) -> tensor<4x4xf32>
       return %0 : tensor<4x4xf32>
     }"""
-    with pytest.raises(UserError, match="contents of .* are 35 bytes instead of 36"):
+    with pytest.raises(UserError, match=r"contents of .* are 35 bytes instead of 36"):
         compile(text + resource(bytes(35)), machine="generic-avx2")
 
 

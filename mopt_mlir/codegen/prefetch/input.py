@@ -266,11 +266,17 @@ def runs(
 def _lines(tensor: Tensor, sizes: Mapping[str, int], axes: int) -> list[Index]:
     """Offsets into a run, one in each cache line that it may touch."""
     last = last_offset(tensor, sizes, axes)
-    offsets = [*range(0, last, LINE_BYTES // tensor.element.size), last]
+    offsets = [*range(0, last, line_step(tensor)), last]
     return [Index(constant=offset) for offset in offsets]
 
 
 def last_offset(tensor: Tensor, sizes: Mapping[str, int], axes: int = 1) -> int:
-    """The offset of the last element of a run along so many of the last axes."""
+    """The offset of the last element of a run along so many of the last axes, in elements of the
+    last one."""
     steps = zip(tensor.axes[-axes:], tensor.strides[-axes:], strict=True)
-    return sum(axis.reach(sizes) * (step or 1) for axis, step in steps)
+    return sum(axis.reach(sizes) * (step or 1) for axis, step in steps) // (tensor.strides[-1] or 1)
+
+
+def line_step(tensor: Tensor) -> int:
+    """Elements of the last axis in a cache line, one at least."""
+    return max(LINE_BYTES // tensor.element.size // abs(tensor.strides[-1] or 1), 1)

@@ -16,8 +16,8 @@ from math import prod
 
 from mopt_mlir.codegen.accumulators import Accumulators
 from mopt_mlir.codegen.index import Condition, Index
-from mopt_mlir.codegen.prefetch.budget import AT_ONCE, LINE_BYTES, power_of_two, steps_within
-from mopt_mlir.codegen.prefetch.input import last_offset, runs
+from mopt_mlir.codegen.prefetch.budget import AT_ONCE, power_of_two, steps_within
+from mopt_mlir.codegen.prefetch.input import last_offset, line_step, runs
 from mopt_mlir.codegen.ranges import Range
 from mopt_mlir.codegen.upcoming import Upcoming, Visits
 from mopt_mlir.microkernel import Microkernel
@@ -167,7 +167,7 @@ def _lines(output: Accumulators, sizes: Mapping[str, int]) -> int:
 
 def _shifts(tensor: Tensor, sizes: Mapping[str, int]) -> range:
     """Offsets into a run of `tensor`, one in each cache line, from the last element on."""
-    return range(last_offset(tensor, sizes), -1, -LINE_BYTES // tensor.element.size)
+    return range(last_offset(tensor, sizes), -1, -line_step(tensor))
 
 
 def _ask(
