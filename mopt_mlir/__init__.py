@@ -50,6 +50,8 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return import_module("importlib.metadata").version("mopt-mlir")
     if name not in _HOMES:
         raise AttributeError(f"module 'mopt_mlir' has no attribute '{name}'")
     return getattr(import_module(f"mopt_mlir.{_HOMES[name]}"), name)

@@ -29,9 +29,17 @@ def compile(
     """Compile `source` to native code in this process.
 
     `source` is a path, MLIR text, bytecode, or a module of any MLIR Python bindings, which is left
-    as it is. `cpu` is the host unless given; `compiler.options.CompileOptions` says what the others
-    are. An operation that cannot be tiled is compiled to plain loops with a warning, or refused
-    with `require_tiled`.
+    as it is. The others are:
+
+    - `machine`: what convolutions are tiled for, a known one, a .toml file, or `auto`: the host (or
+      what is nearest to `cpu`), with what the module says of its target;
+    - `threads`: cores to use;
+    - `cpu`: LLVM's name of the CPU to generate code for, the host unless given;
+    - `require_tiled`: refuse what cannot be tiled, which is compiled to plain loops with a warning;
+    - `passes`: what runs in the place of mopt-tile, as between the parentheses of a pipeline;
+    - `plan_cache`: whether plans are kept on disk;
+    - `candidates`: plans of each convolution to measure on this host, to take the fastest;
+    - `jobs`: processes that plan, each another convolution.
 
     Raises TypeError for an argument of another type, and UserError, which carries the location, for
     whatever else is wrong.

@@ -7,7 +7,7 @@ from ctypes import CFUNCTYPE
 from functools import cache
 from itertools import count
 from threading import Lock
-from typing import Any
+from typing import Any, NoReturn
 from weakref import finalize
 
 from mopt_mlir.diagnostics import UserError
@@ -48,6 +48,9 @@ class LoadedCode:
             self._tracker = library.link(_linker(), f"mopt{next(_NUMBERS)}")
         if releases:
             finalize(self, _release, self._tracker)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("native code cannot be copied: compile its source once more, or to a file")
 
     def address(self, symbol: str) -> int:
         """The address of one of `symbols`."""

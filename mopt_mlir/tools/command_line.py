@@ -23,6 +23,9 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options, allow_abbrev=False)
+        self.add_argument(
+            "--version", action=_Version, nargs=0, help="print the versions of mopt-mlir and MLIR"
+        )
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         """As argparse does; of an option that there is not, it is said what is near."""
@@ -39,6 +42,17 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         raise UserError(f"{message}; see {self.prog} --help")
+
+
+class _Version(argparse.Action):
+    """Looks them up when asked to, not as the parser is made."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        from mopt_mlir.output import write_output
+        from mopt_mlir.tools.versions import versions
+
+        write_output("-", versions().encode())
+        parser.exit()
 
 
 def run_tool(

@@ -25,6 +25,7 @@ from mopt_mlir.pipeline.steps import (
     parse_pipeline,
 )
 from mopt_mlir.tools.command_line import exit_code
+from mopt_mlir.tools.versions import versions
 
 _USAGE = """\
 usage: mopt-opt [options] [passes] [input|-]
@@ -38,11 +39,6 @@ _PIPELINE = "--pass-pipeline"  # what diagnostics call the text of that option
 _SHORT = {"h": "help"}
 _CLOSE = 0.8  # difflib's measure from which a flag is what was meant, rather than a pass
 _WIDTH, _HELP_COLUMN = 100, 44  # of --help
-_PACKAGES = (
-    ("mopt-mlir", "mopt-mlir"),
-    ("xtc-mlir-python-bindings", "MLIR"),
-    ("llvmlite", "llvmlite"),
-)
 
 
 @dataclass(frozen=True)
@@ -75,7 +71,7 @@ def _main(argv: Sequence[str]) -> int:
     command = _parse(argv)
     flags = command.flags
     if flags.help or flags.version:
-        write_output("-", (_help() if flags.help else _version()).encode())
+        write_output("-", (_help() if flags.help else versions()).encode())
         return 0
     check_output(flags.output)
     if flags.emit_bytecode and flags.output == "-" and sys.stdout and sys.stdout.isatty():
@@ -150,18 +146,6 @@ def _input(path: str) -> Source:
     if path == "-" and sys.stdin and sys.stdin.isatty():
         print("mopt-opt: reading standard input; end it with ctrl-d", file=sys.stderr)
     return read(path)
-
-
-def _version() -> str:
-    from importlib.metadata import PackageNotFoundError, version
-
-    lines = []
-    for package, what in _PACKAGES:
-        try:
-            lines.append(f"{what} {version(package)}\n")
-        except PackageNotFoundError:
-            lines.append(f"{what}: package {package} is not installed\n")
-    return "".join(lines)
 
 
 def _help() -> str:

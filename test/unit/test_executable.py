@@ -1,6 +1,8 @@
 """mopt_mlir.compile: sources, arguments, refusals. The code itself is tested elsewhere."""
 
+import copy
 import gc
+import pickle
 import subprocess
 import sys
 import threading
@@ -294,6 +296,15 @@ def test_an_unknown_function_is_refused_with_the_known_ones():
         executable["xyz"]
     with pytest.raises(TypeError, match="a function is named by a text, not by int"):
         executable[0]
+
+
+def test_code_is_neither_copied_nor_sent_elsewhere(capfd):
+    executable = mopt_mlir.compile(DOUBLE, passes="")
+    for spread in (copy.deepcopy, pickle.dumps):
+        for code in (executable, executable["double"]):
+            with pytest.raises(TypeError, match="native code cannot be copied: compile"):
+                spread(code)
+    assert capfd.readouterr() == ("", "")
 
 
 def test_signatures_have_the_names_of_the_source(add, double):

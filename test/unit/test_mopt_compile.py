@@ -1,6 +1,7 @@
 """mopt-compile as a user meets it: files, a C program that links against them, refusals."""
 
 import ctypes
+import importlib.metadata
 import os
 import shutil
 import subprocess
@@ -10,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import mopt_mlir
 from mopt_mlir.tools.mopt_compile import main
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -296,14 +298,21 @@ def test_what_cannot_be_linked_is_refused(run):
     assert not Path("call.so").exists()
 
 
-def test_help_loads_nothing_heavy():
+@pytest.mark.parametrize(
+    ("option", "printed"), [("--help", "usage: mopt-compile"), ("--version", "mopt-mlir 0.1")]
+)
+def test_help_and_version_load_nothing_heavy(option, printed):
     program = (
-        "import sys; from mopt_mlir.tools.mopt_compile import main; main(['--help']); "
+        f"import sys; from mopt_mlir.tools.mopt_compile import main; main(['{option}']); "
         "print({'mlir', 'numpy', 'llvmlite', 'pyscipopt', 'rich'} & sys.modules.keys())"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert "usage: mopt-compile" in done.stdout
+    assert done.stdout.startswith(printed)
     assert done.stdout.endswith("set()\n")
+
+
+def test_the_version_of_the_package():
+    assert mopt_mlir.__version__ == importlib.metadata.version("mopt-mlir")
 
 
 def test_functions_in_a_module_inside_are_warned_of(run):
