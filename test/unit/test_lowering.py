@@ -10,6 +10,7 @@ import pytest
 
 from mopt_mlir import UserError, add_passes, compile
 from mopt_mlir.bindings import bindings
+from mopt_mlir.diagnostics import Failure, sink
 from mopt_mlir.lowering import target
 from mopt_mlir.lowering.native import compile_text
 from mopt_mlir.lowering.openmp import find_openmp
@@ -20,6 +21,7 @@ from mopt_mlir.lowering.target import (
     vector_features,
     vector_unit,
 )
+from mopt_mlir.lowering.upstream import run_upstream
 
 F32 = np.float32
 NO_TILING = ""  # passes in front of the lowering
@@ -405,6 +407,20 @@ def test_a_constant_whose_contents_are_not_there_is_refused(kind, line, contents
     with pytest.raises(UserError, match=message) as refused:
         compile(text, passes=NO_TILING)
     assert refused.value.location.startswith(f"<text>:{line}:")
+
+
+def test_upstream_passes_are_given_what_is_verified():
+    ir = bindings().ir
+    with ir.Context(), ir.Location.file("made.mlir", 1, 2):
+        module = ir.Module.parse("func.func @f(%a: i32, %b: i64) { return }")
+        block = module.body.operations[0].regions[0].blocks[0]
+        with ir.InsertionPoint.at_block_begin(block):
+            ir.Operation.create("arith.addi", [block.arguments[0].type], list(block.arguments))
+    told = []
+    with sink(told.append), pytest.raises(Failure):
+        run_upstream(module.operation, "canonicalize")
+    errors = [one.location for one in told if one.severity == "error"]
+    assert errors == ["made.mlir:1:2"]
 
 
 def test_weights_with_a_part_of_an_element_are_refused():

@@ -247,6 +247,30 @@ def test_calls_with_the_same_arguments_are_looked_through_once():
         function("\n".join(functions))(ones(3), ones(2))
 
 
+def test_calls_with_the_same_arguments_may_give_back_other_sizes():
+    text = """
+      memref.global "private" @size : memref<index> = dense<2>
+      func.func private @next(%a: tensor<?xf32>) -> tensor<?xf32> {
+        %one = arith.constant 1 : index
+        %zero = arith.constant 0.0 : f32
+        %place = memref.get_global @size : memref<index>
+        %size = memref.load %place[] : memref<index>
+        %more = arith.addi %size, %one : index
+        memref.store %more, %place[] : memref<index>
+        %empty = tensor.empty(%size) : tensor<?xf32>
+        %0 = linalg.fill ins(%zero : f32) outs(%empty : tensor<?xf32>) -> tensor<?xf32>
+        return %0 : tensor<?xf32>
+      }
+      func.func @f(%a: tensor<?xf32>) -> tensor<?xf32> {
+        %b = call @next(%a) : (tensor<?xf32>) -> tensor<?xf32>
+        %c = call @next(%a) : (tensor<?xf32>) -> tensor<?xf32>
+        %0 = arith.addf %b, %c : tensor<?xf32>
+        return %0 : tensor<?xf32>
+      }"""
+    with pytest.raises(ValueError, match="whether its sizes fit cannot be told"):
+        function(text)(ones(3))
+
+
 def test_what_cannot_be_lowered_is_said_though_its_sizes_are_known():
     with pytest.raises(UserError, match=r"tensor\.gather"):
         function(FORGOTTEN)
