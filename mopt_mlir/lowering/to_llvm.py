@@ -52,6 +52,7 @@ _TO_LLVM = (
 _CAST = "builtin.unrealized_conversion_cast"
 """Between an operation that was lowered and one that was not."""
 
+_MODULE = "builtin.module"
 _LOWERED = ("llvm", "omp")
 
 _WAYS_OUT = {"linalg.softmax": "; on tensors MLIR can take it apart"}
@@ -92,12 +93,15 @@ def lower_to_llvm(module: Any, threads: int) -> None:
 
 
 def _check_places(module: Any) -> None:
-    """Raise UserError where what becomes a loop or a branch stands in the module itself, which has
-    a single block."""
-    for operation in module.regions[0].blocks[0].operations:
-        if len(operation.operation.regions) and "sym_name" not in operation.operation.attributes:
-            message = f"'{operation.operation.name}' is in no function; put it into one"
-            raise UserError(message, describe(operation.location))
+    """Raise UserError where what becomes a loop or a branch stands in a module itself, which has a
+    single block."""
+    for inner in find(module, _MODULE):
+        for view in inner.regions[0].blocks[0].operations:
+            operation = view.operation
+            is_code = "sym_name" not in operation.attributes and operation.name != _MODULE
+            if is_code and len(operation.regions):
+                message = f"'{operation.name}' is in no function; put it into one"
+                raise UserError(message, describe(operation.location))
 
 
 def _check_layouts(module: Any) -> None:
@@ -235,7 +239,7 @@ def _bits_as_bytes(module: Any) -> None:
 def _check_lowered(module: Any) -> None:
     left: dict[str, Any] = {}
     for op in inside(module):
-        if op.name.partition(".")[0] not in _LOWERED and op.name != "builtin.module":
+        if op.name.partition(".")[0] not in _LOWERED and op.name != _MODULE:
             left.setdefault(op.name, op.location)
     culprits = {name: at for name, at in left.items() if name != _CAST} or left
     for name, location in culprits.items():

@@ -42,3 +42,17 @@ gpu.module @kernels {
 // expected-error @+1 {{'linalg.conv_2d' is in no function; put it into one}}
 linalg.conv_2d ins(%input, %weights : memref<6x6xf32>, memref<3x3xf32>)
   outs(%output : memref<4x4xf32>)
+
+// -----
+
+module {
+  module {
+    %zero = arith.constant 0 : index
+    %one = arith.constant 1 : index
+    %buffer = memref.alloc() : memref<1xindex>
+    // expected-error @+1 {{'scf.for' is in no function; put it into one}}
+    scf.for %i = %zero to %one step %one {
+      memref.store %i, %buffer[%i] : memref<1xindex>
+    }
+  }
+}

@@ -315,8 +315,9 @@ def test_the_version_of_the_package():
     assert mopt_mlir.__version__ == importlib.metadata.version("mopt-mlir")
 
 
-def test_functions_in_a_module_inside_are_warned_of(run):
-    Path("nested.mlir").write_text(f"module @outer {{ module @inner {{ {ADD} }} }}")
+@pytest.mark.parametrize("name", ["@inner", ""])
+def test_functions_in_a_module_inside_are_warned_of(run, name):
+    Path("nested.mlir").write_text(f"module @outer {{ module {name} {{ {ADD} }} }}")
     code, errors = run("nested.mlir", "-o", "nested.o")
     assert code == 0
     assert errors == (
