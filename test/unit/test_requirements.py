@@ -205,6 +205,12 @@ def test_sizes_that_fit_are_accepted(source, arguments):
         ("%i = arith.trunci %n : i64 to i8; %count = arith.index_cast %i : i8 to index", 257, 1),
         ("%i = arith.trunci %n : i64 to i1; %j = arith.extui %i : i1 to i64", 7, 1),
         ("%i = arith.trunci %n : i64 to i1; %j = arith.extsi %i : i1 to i64", 8, 0),
+        (
+            "%i = arith.trunci %n : i64 to i1; %k = arith.extsi %i : i1 to i64; "
+            "%j = arith.addi %k, %three : i64",
+            7,
+            2,
+        ),
         ("%i = arith.trunci %n : i64 to i4; %j = arith.extsi %i : i4 to i64", 21, 5),
         ("%j = arith.minui %n, %three : i64", -1, 3),
         ("%j = arith.minsi %n, %three : i64", 2, 2),
