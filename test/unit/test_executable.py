@@ -321,8 +321,10 @@ def test_signatures_have_the_names_of_the_source(add, double):
 def test_names_are_not_read_where_another_file_has_the_parameters():
     text = """func.func @f(%image: memref<4xf32> loc("other.mlir":1:37),
                                    %values: memref<4xf32> loc("other.mlir":1:14)) { return }"""
-    module = bindings().ir.Module.parse(text, bindings().ir.Context())
-    for source in (text, module):
+    rows = f"func.func @f(%a: memref<4xf32>,\n\n\n{15 * ' '}%b: memref<4xf32>) {{ return }}"
+    # printed, the module has %arg0 in the fourth line, where %b is in the first text
+    modules = (bindings().ir.Module.parse(t, bindings().ir.Context()) for t in (text, rows))
+    for source in (text, *modules):
         (entry,) = mopt_mlir.compile(source, passes="").entries
         assert [parameter.name for parameter in entry.parameters] == ["arg0", "arg1"]
 

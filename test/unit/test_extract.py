@@ -164,6 +164,16 @@ def test_modules_of_another_kind() -> None:
     assert convolution(f"module {{ {inside} }}").problem.extent("k") == 4
 
 
+def test_code_in_no_function() -> None:
+    buffers = "".join(
+        f"%{name} = memref.alloc() : memref<{n}x{n}xf32>\n"
+        for name, n in zip("xfo", (6, 3, 4), strict=True)
+    )
+    with pytest.raises(UnsupportedError, match="it is in no function"):
+        convolution(f"""{buffers} linalg.conv_2d ins(%x, %f : memref<6x6xf32>, memref<3x3xf32>)
+                        outs(%o : memref<4x4xf32>)""")
+
+
 def generic(product: str, total: str, result: str) -> str:
     """A row of pixels, with a body of two operations whose operands are given, and their type."""
     return f"""func.func @f(%x: memref<10xf32>, %w: memref<3xf32>, %o: memref<8xf32>, %v: f32) {{
