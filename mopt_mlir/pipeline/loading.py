@@ -34,6 +34,7 @@ from mopt_mlir.pipeline.steps import MODULE, add_passes
 
 _UPSTREAM = "mlir"
 _MODULE = "<module>"
+_JSON = re.compile(rb'\s*(\[|\{\s*")')
 _VALUE_NAME = re.compile(rb"%([A-Za-z_$.-][A-Za-z0-9_$.-]*)")
 
 
@@ -56,6 +57,10 @@ def load_module(source: Any) -> Any:
         text = Source("<text>", source)
     else:
         text = _source_of_module(source)
+    if _JSON.match(text.data):
+        raise UserError(
+            "this is JSON, not MLIR; of a list of operators the name has to end in .json", text.name
+        )
     module = parse(text, bindings(_UPSTREAM).ir.Context()).operation
     if text.name != _MODULE:  # whose locations are in what it was made from
         _name_parameters(module, text)

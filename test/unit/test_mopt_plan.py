@@ -169,6 +169,7 @@ def test_a_progress_bar_only_on_a_terminal(
         ([], "mopt-plan: error: an input is needed; see mopt-plan --help"),
         (["nowhere.mlir"], "nowhere.mlir: error: cannot read it: No such file"),
         (["nowhere.json"], "nowhere.json: error: cannot read it: No such file"),
+        (["list.txt"], "list.txt: error: this is JSON, not MLIR; of a list of operators the name"),
         (["conv.mlir", "--machine", "pdp11"], "mopt-plan: error: unknown machine 'pdp11'"),
         (["conv.mlir", "--threads", "0"], "mopt-plan: error: threads=0: at least one"),
         (["conv.mlir", "--solver", "x"], "mopt-plan: error: solver=x: not one of exact,"),
@@ -185,6 +186,7 @@ def test_a_progress_bar_only_on_a_terminal(
     ],
 )
 def test_refusals(run: Run, argv: list[str], message: str) -> None:
+    Path("list.txt").write_text(Path("list.json").read_text())
     code, text, errors = run(*argv)
     assert (code, text) == (1, "")
     assert message in errors
