@@ -141,18 +141,18 @@ def _has_strides(type_: Any, bindings: Bindings) -> bool:
 
 def _may_share_memory(bias: Any, output: Any, bindings: Bindings) -> bool:
     """Whether a store to `output` may change `bias`, as far as their origins tell. The parameters
-    of a function lie apart: whoever calls it sees to that. But one may be a variable of the module,
-    if it is the module itself that calls it.
+    of a function lie apart, and from the module's variables: whoever calls it sees to that, unless
+    it is the module itself.
     """
     if isinstance(output.type, bindings.ir.RankedTensorType):
         return False
     one, other = (_origin(buffer, bindings) for buffer in (bias, output))
     if one is None or other is None or one == other:
         return True
-    kinds = {one.kind: one.identity, other.kind: other.identity}
-    if kinds.keys() != {"parameter", "variable"}:
+    parameters = [origin.identity for origin in (one, other) if origin.kind == "parameter"]
+    if not parameters or not {one.kind, other.kind} <= {"parameter", "variable"}:
         return False
-    return _is_called(kinds["parameter"].owner.owner)
+    return _is_called(parameters[0].owner.owner)
 
 
 @dataclass(frozen=True)

@@ -63,4 +63,4 @@ def _number(data: memoryview, position: int) -> tuple[int, int]:
     first = data[position]
     more = (first & -first).bit_length() - 1 if first else 8
     end = position + 1 + more
-    return int.from_bytes(data[position:end], "little") >> (more + 1), end
+    return int.from_bytes(data[position:end], "little") >> min(more + 1, 8), end

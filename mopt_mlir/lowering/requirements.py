@@ -16,7 +16,7 @@ from typing import Any
 from mopt_mlir.bindings import bindings_of
 from mopt_mlir.diagnostics import describe
 from mopt_mlir.linalg.extract import indexing_maps
-from mopt_mlir.lowering.shapes import Activation, Shape, product
+from mopt_mlir.lowering.shapes import Activation, Shape, kept, product
 from mopt_mlir.lowering.sizes import Size, compute, evaluate, is_known, is_natural
 from mopt_mlir.operations import inside
 
@@ -68,6 +68,8 @@ def _of_activation(activation: Activation, seen: set[Activation]) -> Iterator[Re
             callee = activation.callee(operation)
             if callee is not None and callee not in seen:
                 yield from _of_activation(callee, seen)
+            elif callee is None and activation.is_lost:
+                yield _requirement(operation, 0, 0, None, None)
         elif any(map(activation.is_dynamic, (*operation.operands, *operation.results))):
             yield from _of_operation(activation, operation)
 
@@ -160,30 +162,37 @@ def _of_cast(activation: Activation, operation: Any) -> Iterator[Requirement]:
 
 
 def _inside(activation: Activation, operation: Any, operand: int) -> Iterator[Requirement]:
-    """Of a slice of an operand: that it begins and ends inside, as far as the arguments tell."""
+    """Of a slice of an operand: that it ends inside, as far as the arguments tell, and begins there
+    if it is sure to be taken. (Indices in front of an operand are often those of a loop that does
+    not run, or of a branch that is not taken.)"""
     shape = activation.shape(operation.operands[operand])
+    is_sure = activation.depth == 0 and operation.block == activation.function.regions[0].blocks[0]
     for axis, (size, offset, count, stride) in enumerate(
         zip(shape, *activation.slice(operation, operand + 1), strict=True)
     ):
-        steps = compute("mul", compute("sub", count, 1), stride)
-        ends = offset, compute("add", offset, steps)
-        low, high = reversed(ends) if isinstance(stride, int) and stride < 0 else ends
-        if is_known(size) and is_known(high):
-            yield from _demand(operation, operand, axis, size, compute("add", high, 1), exact=False)
-        if is_known(size) and is_known(low) and not is_natural(low):  # as many are missing in front
-            yield from _demand(
-                operation, operand, axis, size, compute("sub", size, low), exact=False
-            )
+        last = compute("add", offset, compute("mul", compute("sub", count, 1), stride))
+        needed = compute("add", last, 1)
+        missing = 0 if is_natural(offset) else compute("sub", 0, offset)
+        if not is_natural(stride):
+            some = compute("gt", count, 0)
+            ends = (compute(which, offset, last) for which in ("max", "min"))
+            high, low = (compute("select", some, end, 0) for end in ends)
+            needed, missing = compute("add", high, some), compute("sub", 0, low)
+        if is_known(size) and is_known(needed):
+            yield from _demand(operation, operand, axis, size, needed, exact=False)
+        begins = isinstance(missing, int) and missing <= 0
+        if is_sure and not begins and is_known(size) and is_known(missing):
+            total = compute("add", size, missing)
+            yield from _demand(operation, operand, axis, size, total, exact=False)
 
 
 def _inserted(activation: Activation, operation: Any) -> Iterator[Requirement]:
     """Of an insertion: that what is inserted is as large as its place."""
-    _, place, _ = activation.slice(operation, 2)
-    source = activation.shape(operation.operands[0])
-    if len(source) < len(place):
-        place = tuple(size for size in place if size != 1)
-    if len(source) == len(place):
-        for axis, (size, needed) in enumerate(zip(source, place, strict=True)):
+    _, sizes, _ = activation.slice(operation, 2)
+    place = kept(sizes, operation.operands[0].type)
+    if place is not None:
+        pairs = zip(activation.shape(operation.operands[0]), place, strict=True)
+        for axis, (size, needed) in enumerate(pairs):
             yield from _demand(operation, 0, axis, size, needed)
 
 

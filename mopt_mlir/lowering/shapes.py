@@ -32,7 +32,6 @@ _ARITHMETIC = {
     "arith.remsi": "remainder",
     "arith.minsi": "min",
     "arith.maxsi": "max",
-    "arith.select": "select",
 }
 _UNSIGNED = {
     "arith.divui": "quotient",
@@ -122,6 +121,11 @@ class Activation:
             self._calls[call] = self._activate(call)
         return self._calls[call]
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether there were too many calls to look through all of them."""
+        return len(self._others) == _MOST
+
     def sizes(self, operation: Any, name: str, dynamic: Iterator[Any]) -> Shape:
         """A list of sizes: those that are constant in attribute `static_<name>`, the others from
         the operands `dynamic`."""
@@ -174,8 +178,10 @@ class Activation:
             is_integer = isinstance(attribute, self._ir.IntegerAttr | self._ir.BoolAttr)
             is_read = is_integer and not is_wide(value.type)
             return int(attribute.value) if is_read else self._unknown(value)
+        if name == "arith.select":
+            return compute("select", *map(self.number, operands))
         if name in _ARITHMETIC:
-            return compute(_ARITHMETIC[name], *map(self.number, operands))
+            return self._signed(_ARITHMETIC[name], operands)
         if name in _UNSIGNED:
             return self._unsigned(_UNSIGNED[name], operands)
         if name in _CASTS:
@@ -183,7 +189,7 @@ class Activation:
         if name == "arith.cmpi":
             predicate = operation.attributes["predicate"].value
             if predicate < len(_COMPARISONS):
-                return compute(_COMPARISONS[predicate], *map(self.number, operands))
+                return self._signed(_COMPARISONS[predicate], operands)
             return self._unsigned(_COMPARISONS[predicate - len(_COMPARISONS) + 2], operands)
         if name in ("tensor.dim", "memref.dim") and self.has_shape(operands[0]):
             axis, shape = self.number(operands[1]), self.shape(operands[0])
@@ -196,6 +202,15 @@ class Activation:
             results = [self._affine(e, numbers, map_.n_dims) for e in map_.results]
             return _fold(name.removeprefix("affine."), results)
         return self._unknown(value)
+
+    def _signed(self, operation: str, operands: Sequence[Any]) -> Size:
+        """An operation on signed numbers; those of 64 bits are taken for large enough."""
+        bits, numbers = _bits(operands[0]), [self.number(operand) for operand in operands]
+        if bits == 1:
+            numbers = [compute("sub", 0, number) for number in numbers]
+        found = compute(operation, *numbers)
+        stays = operation in _COMPARISONS or bits == _INDEX_BITS
+        return found if stays else wrapped(found, bits)
 
     def _unsigned(self, operation: str, operands: Sequence[Any]) -> Size:
         """An operation on operands that are taken for unsigned numbers."""
@@ -250,12 +265,15 @@ class Activation:
             return None
         initial = self.shape(loop.operands[_LOOP_BOUNDS + position])
         known = dict(self._shapes), dict(self._numbers), dict(self._calls)
+        others = dict(self._others)
         self._shapes[value] = initial
         yielded = self.shape(_last(loop.regions[0]).operands[position])
         if yielded == initial:
             return initial
         # without what was derived from a wrong assumption
         self._shapes, self._numbers, self._calls = known
+        self._others.clear()
+        self._others.update(others)
         return None
 
     def _shape_of_region(self, operation: Any, position: int) -> Shape | None:
@@ -273,7 +291,7 @@ class Activation:
 
 
 _DEEPEST = 16  # calls inside calls, from where on nothing is known
-_MOST = 256  # activations that one call from outside is looked through
+_MOST = 4096  # activations that one call from outside is looked through
 _LOOP_BOUNDS = 3  # operands of scf.for in front of the initial values
 _LOOP_VARIABLES = 1  # arguments of its body in front of those
 
@@ -306,9 +324,21 @@ def _allocated(activation: Activation, operation: Any) -> Shape | None:
 
 def _sliced(activation: Activation, operation: Any) -> Shape | None:
     _, sizes, _ = activation.slice(operation, 1)
-    rank = operation.result.type.rank
-    kept = sizes if len(sizes) == rank else tuple(size for size in sizes if size != 1)
-    return kept if len(kept) == rank else None
+    return kept(sizes, operation.result.type)
+
+
+def kept(sizes: Shape, type_: Any) -> Shape | None:
+    """Of the sizes of a slice those that a `type_` of fewer axes has: some that are 1 are dropped,
+    as many as there have to be, where it has none of 1."""
+    found: list[Size] = []
+    dropped = len(sizes) - type_.rank
+    for size in sizes:
+        at = len(found)
+        if size == 1 and dropped and (at == type_.rank or type_.shape[at] != 1):
+            dropped -= 1
+        else:
+            found.append(size)
+    return tuple(found) if len(found) == type_.rank else None
 
 
 def _padded(activation: Activation, operation: Any) -> Shape | None:

@@ -53,6 +53,9 @@ _CAST = "builtin.unrealized_conversion_cast"
 """Between an operation that was lowered and one that was not."""
 
 _MODULE = "builtin.module"
+_IN_MODULES = (_MODULE, "arith.constant")
+"""What may stand in a module beside symbols: canonicalisation puts constants there."""
+
 _LOWERED = ("llvm", "omp")
 
 _WAYS_OUT = {"linalg.softmax": "; on tensors MLIR can take it apart"}
@@ -93,13 +96,13 @@ def lower_to_llvm(module: Any, threads: int) -> None:
 
 
 def _check_places(module: Any) -> None:
-    """Raise UserError where what becomes a loop or a branch stands in a module itself, which has a
-    single block."""
+    """Raise UserError where code stands in a module itself: nothing runs it, and what becomes a
+    branch or a call there would end the process."""
     for inner in find(module, _MODULE):
         for view in inner.regions[0].blocks[0].operations:
             operation = view.operation
-            is_code = "sym_name" not in operation.attributes and operation.name != _MODULE
-            if is_code and len(operation.regions):
+            is_there = "sym_name" in operation.attributes or operation.name in _IN_MODULES
+            if not is_there and operation.name.partition(".")[0] not in _LOWERED:
                 message = f"'{operation.name}' is in no function; put it into one"
                 raise UserError(message, describe(operation.location))
 
@@ -173,10 +176,17 @@ def _scope(alloca: Any) -> Any | None:
 
 
 def _is_passed_on(buffer: Any) -> bool:
-    """Whether a block ends with handing `buffer`, or a view of it, on to what comes next."""
+    """Whether a block ends with handing `buffer`, or a view of it, on to what comes next, or it is
+    put into another buffer."""
     for use in buffer.uses:
         user = use.owner.operation
         if user.name in ("scf.yield", "scf.condition") or user.name.startswith("cf."):
+            return True
+        if user.name == "memref.store" and use.operand_number == 0:
+            return True
+        if user.name == "memref.alloca_scope.return" and _is_passed_on(
+            user.parent.operation.results[use.operand_number]
+        ):
             return True
         if any(
             str(view.type).startswith("memref") and _is_passed_on(view) for view in user.results

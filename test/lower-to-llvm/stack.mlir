@@ -54,3 +54,56 @@ func.func @buffers(%output: memref<4xf32>, %value: f32, %i: index) {
   memref.store %value, %one[%i] : memref<4xf32>
   return
 }
+
+// What outlives its iteration has a place of its own in each: handed on, through a scope as well, or
+// put into another buffer.
+
+// CHECK-LABEL: llvm.func @handed_on
+// CHECK:         llvm.cond_br
+// CHECK:         llvm.alloca
+func.func @handed_on(%output: memref<4xindex>, %start: memref<1xindex>) {
+  %zero = arith.constant 0 : index
+  %one = arith.constant 1 : index
+  %four = arith.constant 4 : index
+  %last = scf.for %i = %zero to %four step %one iter_args(%before = %start) -> memref<1xindex> {
+    %old = memref.load %before[%zero] : memref<1xindex>
+    memref.store %old, %output[%i] : memref<4xindex>
+    %buffer = memref.alloca() : memref<1xindex>
+    memref.store %i, %buffer[%zero] : memref<1xindex>
+    %next = memref.alloca_scope -> (memref<1xindex>) {
+      func.call @keep() : () -> ()
+      memref.alloca_scope.return %buffer : memref<1xindex>
+    }
+    scf.yield %next : memref<1xindex>
+  }
+  return
+}
+func.func private @keep()
+
+// CHECK-LABEL: llvm.func @put_away
+// CHECK:         llvm.alloca
+// CHECK:         llvm.cond_br
+// CHECK:         llvm.alloca
+func.func @put_away(%output: memref<4xindex>) {
+  %zero = arith.constant 0 : index
+  %one = arith.constant 1 : index
+  %four = arith.constant 4 : index
+  %buffers = memref.alloca() : memref<4xmemref<1xindex>>
+  scf.while (%i = %zero) : (index) -> index {
+    %more = arith.cmpi slt, %i, %four : index
+    scf.condition(%more) %i : index
+  } do {
+  ^bb0(%i: index):
+    %buffer = memref.alloca() : memref<1xindex>
+    memref.store %i, %buffer[%zero] : memref<1xindex>
+    memref.store %buffer, %buffers[%i] : memref<4xmemref<1xindex>>
+    %next = arith.addi %i, %one : index
+    scf.yield %next : index
+  }
+  affine.for %i = 0 to 4 {
+    %buffer = memref.load %buffers[%i] : memref<4xmemref<1xindex>>
+    %value = memref.load %buffer[%zero] : memref<1xindex>
+    memref.store %value, %output[%i] : memref<4xindex>
+  }
+  return
+}

@@ -36,12 +36,18 @@ gpu.module @kernels {
 
 // -----
 
-%input = memref.alloc() : memref<6x6xf32>
-%weights = memref.alloc() : memref<3x3xf32>
-%output = memref.alloc() : memref<4x4xf32>
-// expected-error @+1 {{'linalg.conv_2d' is in no function; put it into one}}
-linalg.conv_2d ins(%input, %weights : memref<6x6xf32>, memref<3x3xf32>)
-  outs(%output : memref<4x4xf32>)
+memref.global "private" @weights : memref<3x3xf32> = dense<1.0>
+// expected-error @+1 {{'memref.get_global' is in no function; put it into one}}
+%weights = memref.get_global @weights : memref<3x3xf32>
+linalg.copy ins(%weights : memref<3x3xf32>) outs(%weights : memref<3x3xf32>)
+
+// -----
+
+func.func @called() {
+  return
+}
+// expected-error @+1 {{'func.call' is in no function; put it into one}}
+func.call @called() : () -> ()
 
 // -----
 
@@ -49,10 +55,10 @@ module {
   module {
     %zero = arith.constant 0 : index
     %one = arith.constant 1 : index
-    %buffer = memref.alloc() : memref<1xindex>
     // expected-error @+1 {{'scf.for' is in no function; put it into one}}
     scf.for %i = %zero to %one step %one {
-      memref.store %i, %buffer[%i] : memref<1xindex>
+      func.call @run(%i) : (index) -> ()
     }
+    func.func private @run(%i: index)
   }
 }

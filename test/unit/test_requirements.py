@@ -139,6 +139,57 @@ func.func @f(%a: memref<?xf32>, %b: memref<2xf32>, %n: index) {
 }
 """
 
+GUARDED = """
+func.func @f(%a: memref<?xf32>, %b: memref<2xf32>, %n: index) {
+  %zero = arith.constant 0 : index
+  %inside = arith.cmpi sge, %n, %zero : index
+  scf.if %inside {
+    %s = memref.subview %a[%n] [2] [1] : memref<?xf32> to memref<2xf32, strided<[1], offset: ?>>
+    linalg.copy ins(%s : memref<2xf32, strided<[1], offset: ?>>) outs(%b : memref<2xf32>)
+  }
+  return
+}
+"""
+STEPPED = """
+func.func @f(%a: memref<?xf32>, %b: memref<?xf32>, %first: index, %n: index, %step: index) {
+  %s = memref.subview %a[%first] [%n] [%step]
+      : memref<?xf32> to memref<?xf32, strided<[?], offset: ?>>
+  memref.copy %s, %b : memref<?xf32, strided<[?], offset: ?>> to memref<?xf32>
+  return
+}
+"""
+DROPPED = """
+func.func @f(%a: memref<1x?x1xf32>, %b: memref<1x?xf32>) {
+  %one = arith.constant 1 : index
+  %n = memref.dim %a, %one : memref<1x?x1xf32>
+  %s = memref.subview %a[0, 0, 0] [1, %n, 1] [1, 1, 1]
+      : memref<1x?x1xf32> to memref<1x?xf32, strided<[?, 1]>>
+  memref.copy %s, %b : memref<1x?xf32, strided<[?, 1]>> to memref<1x?xf32>
+  return
+}
+"""
+SHORTENED = """
+func.func private @rest(%a: VIEW) -> VIEW {
+  %zero = arith.constant 0 : index
+  %one = arith.constant 1 : index
+  %n = memref.dim %a, %zero : VIEW
+  %less = arith.subi %n, %one : index
+  %s = memref.subview %a[1] [%less] [1] : VIEW to VIEW
+  return %s : VIEW
+}
+func.func @f(%a: VIEW, %b: memref<?xf32>) {
+  %zero = arith.constant 0 : index
+  %one = arith.constant 1 : index
+  %three = arith.constant 3 : index
+  %last = scf.for %i = %zero to %three step %one iter_args(%x = %a) -> VIEW {
+    %y = func.call @rest(%x) : (VIEW) -> VIEW
+    memref.copy %y, %b : VIEW to memref<?xf32>
+    scf.yield %y : VIEW
+  }
+  return
+}
+""".replace("VIEW", "memref<?xf32, strided<[1], offset: ?>>")
+
 
 def function(source: str):
     with sink(lambda _: None):  # what is not tiled is no matter here
@@ -163,6 +214,12 @@ def ones(*shape: int):
         (SLICED, (ones(5), ones(2), -1), "'memref.subview' .*needs at least 6 elements .*has 5"),
         (REVERSED, (ones(5), ones(2), 1), "'memref.subview' .*needs at least 6 elements .*has 5"),
         (REVERSED, (ones(5), ones(2), 5), "'memref.subview' .*needs at least 6 elements .*has 5"),
+        (GUARDED, (ones(5), ones(2), 4), "'memref.subview' .*needs at least 6 elements .*has 5"),
+        (STEPPED, (ones(5), ones(5), 3, 5, -1), "needs at least 6 elements .*has 5"),
+        (STEPPED, (ones(5), ones(5), 5, 5, -1), "needs at least 6 elements .*has 5"),
+        (STEPPED, (ones(5), ones(3), 1, 3, 2), "needs at least 6 elements .*has 5"),
+        (DROPPED, (ones(1, 7, 1), ones(1, 6)), "'memref.copy' .*needs 7 elements"),
+        (SHORTENED, (ones(5), ones(5)), "whether its sizes fit cannot be told"),
         (EXPANDED, (ones(11), 3), "'tensor.expand_shape' .*needs 12 elements .*has 11"),
         (GROWING, (ones(3), 3), "whether its sizes fit cannot be told from the arguments"),
     ],
@@ -185,6 +242,11 @@ def test_sizes_that_do_not_fit_are_refused(source, arguments, message):
         (PADDED, (ones(3), ones(6), 5)),
         (CALLED, (ones(3), ones(3))),
         (SLICED, (ones(5), ones(2), 1)),
+        (GUARDED, (ones(5), ones(2), -1)),
+        (STEPPED, (ones(5), ones(5), 4, 5, -1)),
+        (STEPPED, (ones(0), ones(0), 0, 0, -1)),
+        (STEPPED, (ones(5), ones(2), 1, 2, 3)),
+        (DROPPED, (ones(1, 7, 1), ones(1, 7))),
         (REVERSED, (ones(5), ones(2), 2)),
         (REVERSED, (ones(5), ones(2), 4)),
         (EXPANDED, (ones(12), 3)),
@@ -213,6 +275,18 @@ def test_sizes_that_fit_are_accepted(source, arguments):
         ),
         ("%i = arith.trunci %n : i64 to i4; %j = arith.extsi %i : i4 to i64", 21, 5),
         ("%j = arith.minui %n, %three : i64", -1, 3),
+        (
+            "%i = arith.trunci %n : i64 to i8; %k = arith.addi %i, %i : i8; "
+            "%j = arith.extsi %k : i8 to i64",
+            -100,
+            56,
+        ),
+        (
+            "%i = arith.cmpi eq, %n, %three : i64; %k = arith.cmpi ne, %n, %three : i64; "
+            "%l = arith.cmpi slt, %i, %k : i1; %j = arith.extui %l : i1 to i64",
+            3,
+            1,
+        ),
         ("%j = arith.minsi %n, %three : i64", 2, 2),
         ("%j = arith.remui %n, %three : i64", -1, (2**64 - 1) % 3),
         ("%i = arith.maxui %n, %three : i64; %j = arith.subi %three, %i : i64", -1, 4),
