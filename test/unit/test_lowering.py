@@ -409,6 +409,31 @@ def test_a_constant_whose_contents_are_not_there_is_refused(kind, line, contents
     assert refused.value.location.startswith(f"<text>:{line}:")
 
 
+@pytest.mark.parametrize("yielded", ["%sum", "%part"])
+def test_what_a_loop_gives_back_twice_is_two_tensors(yielded):
+    size = 4 if yielded == "%sum" else 2
+    text = f"""func.func @f(%a: tensor<4xf32>, %b: tensor<{size}xf32>) -> tensor<{size}xf32> {{
+      %zero = arith.constant 0 : index
+      %one = arith.constant 1 : index
+      %value = arith.constant 7.0 : f32
+      %r:2 = scf.for %i = %zero to %one step %one iter_args(%x = %a, %y = %b)
+          -> (tensor<4xf32>, tensor<{size}xf32>) {{
+        %sum = arith.addf %x, %x : tensor<4xf32>
+        %part = tensor.extract_slice %sum[1] [2] [1] : tensor<4xf32> to tensor<2xf32>
+        scf.yield %sum, {yielded} : tensor<4xf32>, tensor<{size}xf32>
+      }}
+      %first = linalg.fill ins(%value : f32) outs(%r#0 : tensor<4xf32>) -> tensor<4xf32>
+      %seven = tensor.extract_slice %first[0] [{size}] [1]
+          : tensor<4xf32> to tensor<{size}xf32>
+      %0 = arith.addf %r#1, %seven : tensor<{size}xf32>
+      return %0 : tensor<{size}xf32>
+    }}"""
+    a = np.arange(4, dtype=F32)
+    second = 2 * a if yielded == "%sum" else 2 * a[1:3]
+    result = compile(text, passes=NO_TILING)["f"](a, np.zeros(size, F32))
+    np.testing.assert_array_equal(result, second + 7)
+
+
 def test_upstream_passes_are_given_what_is_verified():
     ir = bindings().ir
     with ir.Context(), ir.Location.file("made.mlir", 1, 2):
