@@ -418,7 +418,9 @@ def test_what_a_loop_gives_back_twice_is_two_tensors(yielded):
       %value = arith.constant 7.0 : f32
       %r:2 = scf.for %i = %zero to %one step %one iter_args(%x = %a, %y = %b)
           -> (tensor<4xf32>, tensor<{size}xf32>) {{
-        %sum = arith.addf %x, %x : tensor<4xf32>
+        %empty = tensor.empty() : tensor<4xf32>
+        %sum = linalg.add ins(%x, %x : tensor<4xf32>, tensor<4xf32>)
+            outs(%empty : tensor<4xf32>) -> tensor<4xf32>
         %part = tensor.extract_slice %sum[1] [2] [1] : tensor<4xf32> to tensor<2xf32>
         scf.yield %sum, {yielded} : tensor<4xf32>, tensor<{size}xf32>
       }}
