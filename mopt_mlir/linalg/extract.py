@@ -95,7 +95,7 @@ def _why_not(operation: Any) -> str:
 
 def _check_place(operation: Any, bindings: Bindings) -> None:
     """Not in a module of another kind, such as one of kernels for a GPU: what has symbols of its
-    own has no place for the globals and functions that are generated. Nor in no function at all."""
+    own has no place for the globals and functions that are generated. Nor outside of functions."""
     parent = operation.parent
     if parent is not None and parent.operation.name == "builtin.module":
         raise UnsupportedError("it is in no function")

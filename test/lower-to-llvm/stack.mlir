@@ -59,26 +59,34 @@ func.func @buffers(%output: memref<4xf32>, %value: f32, %i: index) {
 // put into another buffer.
 
 // CHECK-LABEL: llvm.func @handed_on
+// CHECK-NOT:     llvm.alloca
 // CHECK:         llvm.cond_br
 // CHECK:         llvm.alloca
-func.func @handed_on(%output: memref<4xindex>, %start: memref<1xindex>) {
+// CHECK:         llvm.intr.stacksave
+func.func @handed_on(%output: memref<4xindex>, %start: memref<1xindex>, %n: index) {
   %zero = arith.constant 0 : index
   %one = arith.constant 1 : index
   %four = arith.constant 4 : index
-  %last = scf.for %i = %zero to %four step %one iter_args(%before = %start) -> memref<1xindex> {
+  scf.while (%i = %zero, %before = %start) : (index, memref<1xindex>) -> (index, memref<1xindex>) {
+    %more = arith.cmpi slt, %i, %four : index
+    scf.condition(%more) %i, %before : index, memref<1xindex>
+  } do {
+  ^bb0(%i: index, %before: memref<1xindex>):
     %old = memref.load %before[%zero] : memref<1xindex>
     memref.store %old, %output[%i] : memref<4xindex>
     %buffer = memref.alloca() : memref<1xindex>
     memref.store %i, %buffer[%zero] : memref<1xindex>
     %next = memref.alloca_scope -> (memref<1xindex>) {
-      func.call @keep() : () -> ()
+      %more = memref.alloca(%n) : memref<?xindex>
+      func.call @use(%more) : (memref<?xindex>) -> ()
       memref.alloca_scope.return %buffer : memref<1xindex>
     }
-    scf.yield %next : memref<1xindex>
+    %j = arith.addi %i, %one : index
+    scf.yield %j, %next : index, memref<1xindex>
   }
   return
 }
-func.func private @keep()
+func.func private @use(%buffer: memref<?xindex>)
 
 // CHECK-LABEL: llvm.func @put_away
 // CHECK:         llvm.alloca

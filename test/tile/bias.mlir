@@ -130,6 +130,8 @@ func.func @generic_fill(%input: memref<1x3x8x6xf32>, %weights: memref<16x3x3x3xf
 // CHECK-NOT:     linalg.broadcast
 // CHECK-LABEL: func.func private @part_of_a_buffer
 // CHECK:         linalg.broadcast
+// CHECK-LABEL: func.func private @called_by_its_address
+// CHECK:         linalg.broadcast
 memref.global "private" @sums : memref<2x16xf32> = dense<1.0>
 memref.global "private" constant @biases : memref<2x16xf32> = dense<1.0>
 func.func private @part_of_a_variable(%input: memref<1x6x18x3xf32>, %weights: memref<3x3x3x16xf32>,
@@ -177,6 +179,18 @@ func.func private @part_of_a_buffer(%input: memref<1x6x18x3xf32>, %weights: memr
     outs(%output : memref<1x4x16x16xf32>)
   return
 }
+func.func private @called_by_its_address(%input: memref<1x6x18x3xf32>, %weights: memref<3x3x3x16xf32>,
+    %output: memref<1x4x16x16xf32>) {
+  %values = memref.get_global @sums : memref<2x16xf32>
+  %bias = memref.subview %values[1, 0] [1, 16] [1, 1]
+    : memref<2x16xf32> to memref<16xf32, strided<[1], offset: 16>>
+  linalg.broadcast ins(%bias : memref<16xf32, strided<[1], offset: 16>>)
+    outs(%output : memref<1x4x16x16xf32>) dimensions = [0, 1, 2]
+  linalg.conv_2d_nhwc_hwcf
+    ins(%input, %weights : memref<1x6x18x3xf32>, memref<3x3x3x16xf32>)
+    outs(%output : memref<1x4x16x16xf32>)
+  return
+}
 func.func @caller(%input: memref<1x6x18x3xf32>, %weights: memref<3x3x3x16xf32>,
                   %output: memref<1x4x16x16xf32>) {
   %bias = memref.subview %output[0, 0, 0, 0] [1, 1, 1, 16] [1, 1, 1, 1]
@@ -186,6 +200,10 @@ func.func @caller(%input: memref<1x6x18x3xf32>, %weights: memref<3x3x3x16xf32>,
   call @part_of_a_variable(%input, %weights, %output)
     : (memref<1x6x18x3xf32>, memref<3x3x3x16xf32>, memref<1x4x16x16xf32>) -> ()
   call @constant(%input, %weights, %output)
+    : (memref<1x6x18x3xf32>, memref<3x3x3x16xf32>, memref<1x4x16x16xf32>) -> ()
+  %address = func.constant @called_by_its_address
+    : (memref<1x6x18x3xf32>, memref<3x3x3x16xf32>, memref<1x4x16x16xf32>) -> ()
+  call_indirect %address(%input, %weights, %output)
     : (memref<1x6x18x3xf32>, memref<3x3x3x16xf32>, memref<1x4x16x16xf32>) -> ()
   return
 }

@@ -488,6 +488,11 @@ def test_sources_of_a_shipped_machine() -> None:
     assert found["capacity_factor"] == "default"
 
 
+def test_a_figure_that_may_be_left_out_is_shown_as_not_given() -> None:
+    lines = report.text_of(describe("znver5")).splitlines()
+    assert "loop_cycles not given cycles default" in [" ".join(line.split()) for line in lines]
+
+
 def test_sources_of_a_file(machine_file: Path) -> None:
     machine_file.write_text(machine_file.read_text().replace("cores = 4  ", "cores = 2 # mine"))
     found = sources(str(machine_file))

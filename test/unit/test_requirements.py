@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from mopt_mlir import UserError, compile, sink
+from mopt_mlir.lowering import shapes
 
 CONV = """
 func.func @f(%x: memref<1x?x10x8xf32>, %w: memref<3x3x8x16xf32>, %o: memref<1x?x8x16xf32>) {
@@ -323,8 +324,29 @@ def test_calls_with_the_same_arguments_are_looked_through_once():
         call = f"call @f{number + 1}(%a, %b) : (memref<?xf32>, memref<?xf32>) -> ()\n"
         functions.append(f"func.func {name}(%a: memref<?xf32>, %b: memref<?xf32>) {{")
         functions.append(3 * call + "return }")
+    f = function("\n".join(functions))
+    f(ones(3), ones(3))
     with pytest.raises(ValueError, match=r"'memref\.copy' .*needs 3 elements"):
-        function("\n".join(functions))(ones(3), ones(2))
+        f(ones(3), ones(2))
+
+
+def test_too_many_calls_to_look_through_are_told(monkeypatch):
+    text = """
+      func.func private @slice(%a: memref<?xf32>, %b: memref<2xf32>, %n: index) {
+        %s = memref.subview %a[%n] [2] [1] : memref<?xf32> to memref<2xf32, strided<[1], offset: ?>>
+        linalg.copy ins(%s : memref<2xf32, strided<[1], offset: ?>>) outs(%b : memref<2xf32>)
+        return
+      }
+      func.func @f(%a: memref<?xf32>, %b: memref<2xf32>) {"""
+    for n in range(3):
+        text += f"""
+        %n{n} = arith.constant {n} : index
+        call @slice(%a, %b, %n{n}) : (memref<?xf32>, memref<2xf32>, index) -> ()"""
+    text += "return }"
+    function(text)(ones(4), ones(2))
+    monkeypatch.setattr(shapes, "_MOST", 2)
+    with pytest.raises(ValueError, match=r"cannot be told from the arguments: .* of 'func\.call'"):
+        function(text)(ones(4), ones(2))
 
 
 def test_calls_with_the_same_arguments_may_give_back_other_sizes():

@@ -168,6 +168,9 @@ def test_a_time_limit_that_is_hit_is_told_with_the_true_gap_and_not_kept(
         f"may be {gap * 100:.3g}% better than the one found, 0.0001% was asked for"
         in remark.message
     )
+    assert remark.message.endswith(
+        "; mopt-plan --time-limit 60 looks longer, and keeps what it finds"
+    )
     assert entries(directory) == []
 
 
