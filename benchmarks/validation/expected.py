@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mopt_mlir.estimate.residency import resident_volumes
-from mopt_mlir.model.cost import MEMORY, breakdown, predict
+from mopt_mlir.model.cost import MEMORY, breakdown, prediction_of
 from mopt_mlir.plan import Plan, Prediction
 
 if TYPE_CHECKING:
@@ -26,9 +26,10 @@ class Expected:
 
     @staticmethod
     def of(problem: Problem, machine: Machine, plan: Plan) -> Expected:
-        prediction = predict(problem, machine, plan)
+        found = breakdown(problem, machine, plan)
+        prediction = prediction_of(problem, machine, plan, found)
         resident = resident_volumes(problem, machine, plan, prediction)
-        return Expected(prediction, resident, breakdown(problem, machine, plan).runs)
+        return Expected(prediction, resident, found.runs)
 
     def moved(self, resource: str) -> float:
         """Bytes, with what caches keep."""

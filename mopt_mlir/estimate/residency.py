@@ -17,7 +17,7 @@ from math import prod
 from mopt_mlir.estimate.nest import CachedNest, parts_in_lines
 from mopt_mlir.machine.machine import Machine
 from mopt_mlir.model.conflicts import crowded_lines, touched_lines
-from mopt_mlir.model.cost import FILLED_FROM, breakdown
+from mopt_mlir.model.cost import FILLED_FROM, visits_of
 from mopt_mlir.model.footprint import footprint
 from mopt_mlir.model.packing import PACK_PASSES
 from mopt_mlir.model.rates import OUTPUT_PASSES
@@ -127,10 +127,7 @@ def _sums(problem: Problem, machine: Machine, plan: Plan, level: str) -> float:
     If their buffer stays in the cache, it is fetched when it is first written to, and goes back at
     the end. If not, the last visit only reads them, and fetches and writes the output.
     """
-    if (
-        keeps_sums_in_output(problem, plan.microkernel)
-        or breakdown(problem, machine, plan).visits == 1
-    ):
+    if keeps_sums_in_output(problem, plan.microkernel) or visits_of(problem, plan) == 1:
         return 0.0
     sizes = dict(problem.extents)
     for dim, tile in ((dim, level.tile[dim]) for level in plan.levels for dim in level.order):

@@ -17,7 +17,7 @@ from mopt_mlir.estimate.branches import misprediction_cycles
 from mopt_mlir.estimate.residency import evicted_again, resident_volumes
 from mopt_mlir.estimate.visits import Visits, visiting_cycles
 from mopt_mlir.machine.machine import Machine
-from mopt_mlir.model.cost import FILLED_FROM, MEMORY, breakdown, predict
+from mopt_mlir.model.cost import FILLED_FROM, MEMORY, breakdown, prediction_of
 from mopt_mlir.model.microkernel import tile_kinds, vector_slots
 from mopt_mlir.model.packing import in_place_exposed, packed_again_seconds
 from mopt_mlir.model.rates import OUTPUT_PASSES
@@ -40,10 +40,10 @@ def estimate(problem: Problem, machine: Machine, plan: Plan) -> Prediction:
     """The prediction for `plan`, which must have all levels and be for one core, with the volumes
     that caches really let pass; `cost` is the time in seconds that is to be expected of it.
 
-    Raises ValueError as `predict` and `resident_volumes` do.
+    Raises ValueError as `breakdown` and `resident_volumes` do.
     """
-    predicted = predict(problem, machine, plan)
     found = breakdown(problem, machine, plan)
+    predicted = prediction_of(problem, machine, plan, found)
     volumes = resident_volumes(problem, machine, plan, predicted)
     kinds = tile_kinds(problem, machine, plan.microkernel, panels=plan.reads_panels)
     visits = Visits.of(problem, plan, found.visits, machine.cache("L1"))

@@ -166,6 +166,13 @@ def predict(
     for a plan without all levels.
     """
     found = breakdown(problem, machine, plan, constant_weights=constant_weights)
+    return prediction_of(problem, machine, plan, found, lower_bound=lower_bound)
+
+
+def prediction_of(
+    problem: Problem, machine: Machine, plan: Plan, found: Breakdown, *, lower_bound: float = 0.0
+) -> Prediction:
+    """What `predict` returns for `plan`, of which the breakdown is `found` already."""
     tiles = prod(-(-problem.extent(dim) // plan.levels[0].tile[dim]) for dim in problem.names)
     seconds = {
         "compute": found.compute + found.rows,
@@ -267,6 +274,11 @@ def _walk(problem: Problem, plan: Plan) -> _Walk:
     tiling = [level.tile for level in plan.levels]
     outermost, first, *levels = map(Tiling, (tiling[0], share, *tiling[1:]), counts)
     return _Walk((outermost, *levels), (whole(problem), first, levels[0]), register_tiles)
+
+
+def visits_of(problem: Problem, plan: Plan) -> int:
+    """How often the accumulators of one register tile are stored, as `Breakdown.visits`."""
+    return _visits(problem, plan, _walk(problem, plan))
 
 
 def _visits(problem: Problem, plan: Plan, walk: _Walk) -> int:
