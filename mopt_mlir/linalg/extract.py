@@ -168,10 +168,11 @@ def _problem(operation: Any, types: list[Any], element: ElementType, bindings: B
     forms = [
         [_linear_form(expr, position_names, bindings) for expr in map_.results] for map_ in maps
     ]
+    for operand, form in zip(("input", "weights", "output"), forms, strict=True):
+        loops = [dim for axis in form for dim in axis.dims]
+        if len(loops) != len(set(loops)):  # a diagonal
+            raise UnsupportedError(f"one of its loops moves along two axes of the {operand}")
     extents = _extents(forms[1:], types[1:])
-    loops = [dim for axis in forms[1] for dim in axis.dims]
-    if len(loops) != len(set(loops)):  # a diagonal, which has no panels
-        raise UnsupportedError("one of its loops moves along two axes of the weights")
     missing = [name for name, _ in roles.values() if name not in extents]
     if missing:
         raise UnsupportedError(f"the extent of loop {', '.join(missing)} is not given by a shape")

@@ -67,7 +67,8 @@ def forget_bounds(module: Any) -> None:
     positive.
 
     Lowered loads and stores promise it; but only the sum of what varies and the distance is inside,
-    and where a stride is negative so are distances.
+    and where a stride is negative so are distances. Where a stride is not known the same holds of
+    the products of it, and their sums.
     """
     bindings = bindings_of(module)
     ir = bindings.ir
@@ -81,6 +82,26 @@ def forget_bounds(module: Any) -> None:
             )
         _replace_uses(place, free)
         place.erase()
+    unsure: set[Any] = set()
+    for sum_ in find(module, "llvm.mul", "llvm.add"):  # operands before what is made of them
+        operands = list(sum_.operands)
+        is_sure = sum_.name == "llvm.add" or any(map(_is_natural, operands))
+        if is_sure and unsure.isdisjoint(operands):
+            continue
+        with module.context, ir.InsertionPoint(sum_), sum_.location:
+            free = ir.Operation.create(sum_.name, [sum_.result.type], operands)
+        unsure.add(free.result)
+        _replace_uses(sum_, free)
+        sum_.erase()
+
+
+def _is_natural(value: Any) -> bool:
+    """Whether it is a constant that is not negative."""
+    owner = value.owner
+    if getattr(owner, "name", "") != "llvm.mlir.constant":
+        return False
+    known = getattr(owner.attributes["value"], "value", -1)
+    return isinstance(known, int) and known >= 0
 
 
 @dataclass(frozen=True)

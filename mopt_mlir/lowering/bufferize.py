@@ -13,6 +13,7 @@ from mopt_mlir.func_ops import (
     name_of,
     set_argument_attributes,
 )
+from mopt_mlir.lowering.aliases import copy_aliases, read_where_used
 from mopt_mlir.lowering.results import is_buffer, results_to_parameters
 from mopt_mlir.lowering.upstream import run_upstream
 from mopt_mlir.operations import defined_by, find, inside
@@ -37,15 +38,6 @@ _FREE = (
 _INLINE = "inline{default-pipeline=}"
 _NO_INLINE = "no_inline"
 
-_PARTS = (
-    "tensor.cast",
-    "tensor.collapse_shape",
-    "tensor.expand_shape",
-    "tensor.extract_slice",
-    "tensor.reshape",
-)
-"""Operations whose result may be in the buffer of their first operand."""
-
 _VIEWS = ("memref.cast", "memref.memory_space_cast", "memref.reinterpret_cast", "memref.subview")
 """Operations whose result is freed in place of their operand."""
 
@@ -66,44 +58,12 @@ def bufferize(module: Any) -> None:
         return
     _inline_returned_buffers(module)
     _protect_parameters(module)
-    _copy_what_is_yielded_twice(module)
+    copy_aliases(module)
+    read_where_used(module)
     _keep_manual_deallocations(module)
     run_upstream(module, *_BUFFERIZE)
     results_to_parameters(module)
     run_upstream(module, *_FREE)
-
-
-def _copy_what_is_yielded_twice(module: Any) -> None:
-    """Let each result of an `scf.for` have a buffer of its own: where one tensor is yielded as two
-    of them, or a part of it is, MLIR 22's bufferisation writes to one in place though the other is
-    still read."""
-    bindings = bindings_of(module)
-    ir = bindings.ir
-    for loop in find(module, "scf.for"):
-        *_, terminator = loop.regions[0].blocks[0].operations
-        seen = set()
-        for number, value in enumerate(terminator.operands):
-            if not isinstance(value.type, ir.RankedTensorType):
-                continue
-            root = _root(value)
-            if root in seen:
-                with module.context, ir.InsertionPoint(terminator), terminator.location:
-                    terminator.operation.operands[number] = ir.Operation.create(
-                        "bufferization.alloc_tensor",
-                        [value.type],
-                        [value],
-                        {"operandSegmentSizes": ir.DenseI32ArrayAttr.get([0, 1, 0])},
-                    ).result
-            seen.add(root)
-
-
-def _root(tensor: Any) -> Any:
-    """What `tensor` is a part of, or another form."""
-    owner = tensor.owner  # a block if it is an argument
-    while getattr(owner, "name", "") in _PARTS:
-        tensor = owner.operands[0]
-        owner = tensor.owner
-    return tensor
 
 
 def _check_dialects(module: Any) -> None:

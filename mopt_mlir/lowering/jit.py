@@ -45,7 +45,11 @@ class LoadedCode:
         for symbol, data in self._constants.items():
             library.import_symbol(symbol, data.ctypes.data)
         with _LOCK:
-            self._tracker = library.link(_linker(), f"mopt{next(_NUMBERS)}")
+            try:
+                self._tracker = library.link(_linker(), f"mopt{next(_NUMBERS)}")
+            except RuntimeError as error:  # of what LLVM makes calls itself
+                reason = "the module needs functions of a compiler's runtime that this process lacks"
+                raise UserError(f"{reason}: {error}") from None
         if releases:
             finalize(self, _release, self._tracker)
 

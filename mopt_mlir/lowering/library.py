@@ -20,8 +20,20 @@ log2 logb lrint lround modf nearbyint nextafter pow remainder remquo rint round 
 scalbn sin sincos sinh sqrt tan tanh tgamma trunc
 """
 _INTEGERS = "abs labs llabs ffs ffsl ffsll isascii isdigit toascii putchar"
+_TEXTS = """
+bcmp bcopy bzero memccpy memchr memcmp mempcpy memrchr
+atof atoi atol atoll stpcpy stpncpy strcasecmp strcat strchr strcmp strcoll strcpy strcspn strdup
+strlcat strlcpy strlen strncasecmp strncat strncmp strncpy strndup strnlen strpbrk strrchr strspn
+strstr strtod strtof strtok strtol strtold strtoll strtoul strtoull
+calloc realloc aligned_alloc posix_memalign
+fprintf fputc fputs fwrite printf puts snprintf sprintf
+"""
 _KNOWN = frozenset(
-    (*_INTEGERS.split(), *(name + kind for name in _MATH.split() for kind in ("", "f", "l")))
+    (
+        *_INTEGERS.split(),
+        *_TEXTS.split(),
+        *(name + kind for name in _MATH.split() for kind in ("", "f", "l")),
+    )
 )
 """What LLVM takes for the C library's, whoever defines it: it computes calls with constants."""
 

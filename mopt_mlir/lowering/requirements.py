@@ -16,7 +16,7 @@ from typing import Any
 from mopt_mlir.bindings import bindings_of
 from mopt_mlir.diagnostics import describe
 from mopt_mlir.linalg.extract import indexing_maps
-from mopt_mlir.lowering.shapes import Activation, Shape, kept, product
+from mopt_mlir.lowering.shapes import Activation, Shape, kept, paddings, product
 from mopt_mlir.lowering.sizes import Size, compute, evaluate, is_known, is_natural
 from mopt_mlir.operations import inside
 
@@ -84,11 +84,17 @@ def _of_operation(activation: Activation, operation: Any) -> Iterator[Requiremen
         yield from _of_cast(activation, operation)
     elif name in ("tensor.extract_slice", "memref.subview"):
         yield from _inside(activation, operation, 0)
-    elif name == "tensor.insert_slice":
+    elif name in ("tensor.insert_slice", "tensor.parallel_insert_slice"):
         yield from _inside(activation, operation, 1)
         yield from _inserted(activation, operation)
     elif name in ("tensor.expand_shape", "memref.expand_shape"):
         yield from _of_expansion(activation, operation)
+    elif name == "tensor.reshape":
+        yield from _of_reshape(activation, operation)
+    elif name == "tensor.concat":
+        yield from _of_concatenation(activation, operation)
+    elif name == "tensor.pad":
+        yield from _of_padding(activation, operation)
 
 
 def _of_structured(activation: Activation, operation: Any) -> Iterator[Requirement]:
@@ -203,6 +209,35 @@ def _of_expansion(activation: Activation, operation: Any) -> Iterator[Requiremen
     for axis, group in enumerate(operation.attributes["reassociation"]):
         parts = product(result[part.value] for part in group)
         yield from _demand(operation, 0, axis, source[axis], parts)
+
+
+def _of_reshape(activation: Activation, operation: Any) -> Iterator[Requirement]:
+    """Of a new shape: that it has as many elements."""
+    source, result = (activation.shape(v) for v in (operation.operands[0], operation.result))
+    if source:
+        rest = product(source[1:])
+        total, needed = compute("mul", source[0], rest), product(result)
+        yield from _demand(operation, 0, 0, total, needed)
+
+
+def _of_concatenation(activation: Activation, operation: Any) -> Iterator[Requirement]:
+    """Of tensors behind each other: that they are of one size along all other axes."""
+    along = operation.attributes["dim"].value
+    first, *others = (activation.shape(value) for value in operation.operands)
+    for operand, shape in enumerate(others, 1):
+        for axis, (size, needed) in enumerate(zip(shape, first, strict=True)):
+            if axis != along:
+                yield from _demand(operation, operand, axis, size, needed)
+
+
+def _of_padding(activation: Activation, operation: Any) -> Iterator[Requirement]:
+    """Of padding: that it takes nothing away."""
+    shape = activation.shape(operation.operands[0])
+    for padding in paddings(activation, operation):
+        for axis, (size, more) in enumerate(zip(shape, padding, strict=True)):
+            if is_known(size) and is_known(more) and not is_natural(more):
+                padded = compute("add", size, more)
+                yield from _demand(operation, 0, axis, padded, size, exact=False)
 
 
 def _demand(

@@ -247,6 +247,8 @@ class Activation:
             return self._shape_of_call(operation, self._position(value))
         if operation.name in ("scf.for", "scf.if"):
             return self._shape_of_region(operation, self._position(value))
+        if operation.name == "scf.forall":
+            return self._shape_of_shared(operation, self._position(value) - len(operation.results))
         if operation.name.startswith("linalg."):
             results, operands = len(operation.results), list(operation.operands)
             return self.shape(operands[len(operands) - results + self._position(value)])
@@ -260,7 +262,10 @@ class Activation:
     def _shape_of_iterated(self, value: Any) -> Shape | None:
         """That of a value which a loop hands on from one iteration to the next, if all have it."""
         loop = value.owner.owner.operation
-        position = int(self._ir.BlockArgument(value).arg_number) - _LOOP_VARIABLES
+        number = int(self._ir.BlockArgument(value).arg_number)
+        if loop.name == "scf.forall":
+            return self._shape_of_shared(loop, number - len(value.owner.arguments))
+        position = number - _LOOP_VARIABLES
         if loop.name != "scf.for" or position < 0:
             return None
         initial = self.shape(loop.operands[_LOOP_BOUNDS + position])
@@ -275,6 +280,12 @@ class Activation:
         self._others.clear()
         self._others.update(others)
         return None
+
+    def _shape_of_shared(self, loop: Any, position: int) -> Shape | None:
+        """Of an output of an `scf.forall`, counted from behind."""
+        if position < -len(loop.results):
+            return None
+        return self.shape(loop.operands[len(loop.operands) + position])
 
     def _shape_of_region(self, operation: Any, position: int) -> Shape | None:
         if operation.name == "scf.for":
@@ -341,11 +352,32 @@ def kept(sizes: Shape, type_: Any) -> Shape | None:
     return tuple(found) if len(found) == type_.rank else None
 
 
-def _padded(activation: Activation, operation: Any) -> Shape | None:
+def paddings(activation: Activation, operation: Any) -> tuple[Shape, Shape]:
+    """What a `tensor.pad` puts in front and behind along each axis."""
     dynamic = iter(list(operation.operands)[1:])
     low, high = (activation.sizes(operation, name, dynamic) for name in ("low", "high"))
+    return low, high
+
+
+def _padded(activation: Activation, operation: Any) -> Shape | None:
     source = activation.shape(operation.operands[0])
-    return tuple(_fold("add", sizes) for sizes in zip(source, low, high, strict=True))
+    sizes = zip(source, *paddings(activation, operation), strict=True)
+    return tuple(_fold("add", parts) for parts in sizes)
+
+
+def _reshaped(activation: Activation, operation: Any) -> Shape | None:
+    """Of a new shape that is made of single sizes."""
+    sizes = operation.operands[1]
+    if getattr(sizes.owner, "name", "") != "tensor.from_elements":
+        return None
+    return tuple(activation.number(size) for size in sizes.owner.operands)
+
+
+def _concatenated(activation: Activation, operation: Any) -> Shape | None:
+    along = operation.attributes["dim"].value
+    shapes = [activation.shape(value) for value in operation.operands]
+    total = _fold("add", [shape[along] for shape in shapes])
+    return (*shapes[0][:along], total, *shapes[0][along + 1 :])
 
 
 def _expanded(activation: Activation, operation: Any) -> Shape | None:
@@ -380,6 +412,8 @@ _SHAPES: Mapping[str, Callable[[Activation, Any], Shape | None]] = {
     **dict.fromkeys(("tensor.extract_slice", "memref.subview"), _sliced),
     **dict.fromkeys(("tensor.expand_shape", "memref.expand_shape"), _expanded),
     **dict.fromkeys(("tensor.collapse_shape", "memref.collapse_shape"), _collapsed),
+    "tensor.concat": _concatenated,
     "tensor.pad": _padded,
+    "tensor.reshape": _reshaped,
 }
 """Shapes of results by operation."""

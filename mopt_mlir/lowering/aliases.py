@@ -1,0 +1,163 @@
+"""Copies of tensors that MLIR 22's bufferisation takes for apart though they share a buffer.
+
+It writes in place to what a loop, a branch or a call gives back, if nothing else that it knows of
+is read later. Where two results are one tensor, or one is a tensor from outside, it does not know;
+so each gets a buffer of its own beforehand. And it knows of a convolution's reads only where these
+are: merged into earlier ones, or moved in front of a loop, they tell of too early a moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from mopt_mlir.bindings import bindings_of
+from mopt_mlir.operations import find
+
+_PARTS = (
+    "tensor.cast",
+    "tensor.collapse_shape",
+    "tensor.expand_shape",
+    "tensor.extract_slice",
+    "tensor.reshape",
+)
+"""Operations whose result may be in the buffer of their first operand."""
+
+_EITHER = ("arith.select", "func.call")
+"""Operations, beside those with regions, whose result may be in the buffer of any operand."""
+
+
+def copy_aliases(module: Any) -> None:
+    """Let results that may share a buffer have one each."""
+    for loop in find(module, "scf.for"):
+        _copy(_twice(_terminator(loop.regions[0])))
+    for loop in find(module, "scf.while"):
+        before, after = (_terminator(region) for region in loop.regions)
+        _copy(_twice(before))
+        _copy({*_twice(after), *_from_outside(after, loop)})
+    for switch in find(module, "scf.index_switch"):
+        for region in switch.regions:
+            _copy((end, number) for end, number, _ in _tensors(_terminator(region)))
+    for end in find(module, "func.return"):
+        _copy(_returned(end))
+
+
+def _terminator(region: Any) -> Any:
+    *_, last = region.blocks[len(region.blocks) - 1].operations
+    return last.operation
+
+
+def _tensors(end: Any) -> Iterator[tuple[Any, int, Any]]:
+    """The tensors that the operation at the `end` of a block hands on."""
+    ir = bindings_of(end).ir
+    for number, value in enumerate(end.operands):
+        if isinstance(value.type, ir.RankedTensorType):
+            yield end, number, value
+
+
+def _twice(end: Any) -> Iterator[tuple[Any, int]]:
+    """Those of which an earlier one is a part, or the same."""
+    seen = set()
+    for _, number, value in _tensors(end):
+        root = _root(value)
+        if root in seen:
+            yield end, number
+        seen.add(root)
+
+
+def _from_outside(end: Any, loop: Any) -> Iterator[tuple[Any, int]]:
+    """Those that are not made inside of `loop`."""
+    for _, number, value in _tensors(end):
+        if not _is_inside(_block(_root(value)), loop):
+            yield end, number
+
+
+def _returned(end: Any) -> Iterator[tuple[Any, int]]:
+    """Those of dynamic shape that are not sure to be apart from all before: others are copied into
+    buffers of the caller."""
+    seen: set[Any] = set()
+    for _, number, value in _tensors(end):
+        root = _root(value)
+        if seen and not value.type.has_static_shape and (root in seen or _may_be_another(root)):
+            yield end, number
+        seen.add(root)
+
+
+def _may_be_another(tensor: Any) -> bool:
+    owner = tensor.owner
+    return _is_block(owner) or bool(len(owner.regions)) or owner.name in _EITHER
+
+
+def _copy(places: Iterable[tuple[Any, int]]) -> None:
+    """Replace these operands by copies."""
+    for end, number in list(places):
+        ir = bindings_of(end).ir
+        value = end.operands[number]
+        with end.context, ir.InsertionPoint(end), end.location:
+            end.operands[number] = ir.Operation.create(
+                "bufferization.alloc_tensor",
+                [value.type],
+                [value],
+                {"operandSegmentSizes": ir.DenseI32ArrayAttr.get([0, 1, 0])},
+            ).result
+
+
+def _root(tensor: Any) -> Any:
+    """What `tensor` is a part of, or another form."""
+    owner = tensor.owner
+    while not _is_block(owner) and owner.name in _PARTS:
+        tensor = owner.operands[0]
+        owner = tensor.owner
+    return tensor
+
+
+def _is_block(owner: Any) -> bool:
+    """Whether it is a block, of which a value is an argument, and no operation."""
+    return not hasattr(owner, "name")
+
+
+def _block(value: Any) -> Any:
+    return value.owner if _is_block(value.owner) else value.owner.operation.block
+
+
+def _is_inside(block: Any, loop: Any) -> bool:
+    around = block.owner.operation
+    while around is not None and around != loop.operation:
+        parent = around.parent
+        around = None if parent is None else parent.operation
+    return around is not None
+
+
+def read_where_used(module: Any) -> None:
+    """Let each nest of loops read tensors from directly in front of it: passes of MLIR may have
+    merged what two convolutions read, or moved it out of a loop, though the tensor is written to in
+    between."""
+    for read in find(module, "bufferization.to_buffer"):
+        if "read_only" not in read.attributes:
+            continue
+        nests: dict[Any, list[Any]] = {}
+        for use in list(read.result.uses):
+            nests.setdefault(_nest(use.owner.operation), []).append(use)
+        for nest, uses in nests.items():
+            clone = read.operation.clone(ip=bindings_of(read).ir.InsertionPoint(nest))
+            for use in uses:
+                use.owner.operation.operands[use.operand_number] = clone.results[0]
+        read.operation.erase()
+
+
+def _nest(operation: Any) -> Any:
+    """The outermost of the affine loops around `operation` that give no tensor back, or that
+    itself."""
+    around = operation.parent
+    while around is not None and around.name.startswith("affine."):
+        if any(True for _ in _given_back(around)):
+            break
+        operation = around.operation
+        around = operation.parent
+    return operation
+
+
+def _given_back(operation: Any) -> Iterator[Any]:
+    ir = bindings_of(operation).ir
+    kinds = (ir.RankedTensorType, ir.UnrankedTensorType)
+    return (result for result in operation.results if isinstance(result.type, kinds))
