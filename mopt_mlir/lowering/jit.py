@@ -48,7 +48,9 @@ class LoadedCode:
             try:
                 self._tracker = library.link(_linker(), f"mopt{next(_NUMBERS)}")
             except RuntimeError as error:  # of what LLVM makes calls itself
-                reason = "the module needs functions of a compiler's runtime that this process lacks"
+                reason = (
+                    "the module needs functions of a compiler's runtime that this process lacks"
+                )
                 raise UserError(f"{reason}: {error}") from None
         if releases:
             finalize(self, _release, self._tracker)

@@ -141,4 +141,4 @@ def _reduces(operation: Any, bindings: Bindings) -> bool:
     if PART in operation.attributes:
         return False
     maps = indexing_maps(operation, bindings)
-    return bool(maps) and maps[-1].n_dims > len(maps[-1].results)
+    return bool(maps) and maps[-1].n_dims > len(set(map(str, maps[-1].results)))

@@ -173,3 +173,43 @@ func.func @diagonal(%a: memref<7x5xf32>, %f: memref<5x16x5xf32>, %x: memref<7x16
   }
   return
 }
+
+// -----
+
+// CHECK-LABEL: func.func @diagonal_of_the_output
+// CHECK:         linalg.generic
+func.func @diagonal_of_the_output(%a: memref<7x5xf32>, %f: memref<16x5xf32>,
+                                  %x: memref<7x7x16xf32>) {
+  // expected-remark @+1 {{'linalg.generic' is not tiled: one of its loops moves along two axes of the output}}
+  linalg.generic {indexing_maps = [affine_map<(h, k, c) -> (h, c)>,
+                                   affine_map<(h, k, c) -> (k, c)>,
+                                   affine_map<(h, k, c) -> (h, h, k)>],
+                  iterator_types = ["parallel", "parallel", "reduction"]}
+    ins(%a, %f : memref<7x5xf32>, memref<16x5xf32>) outs(%x : memref<7x7x16xf32>) {
+  ^bb0(%p: f32, %q: f32, %o: f32):
+    %m = arith.mulf %p, %q : f32
+    %n = arith.addf %o, %m : f32
+    linalg.yield %n : f32
+  }
+  return
+}
+
+// -----
+
+// CHECK-LABEL: func.func @diagonal_of_the_input
+// CHECK:         linalg.generic
+func.func @diagonal_of_the_input(%a: memref<7x7x5xf32>, %f: memref<16x5xf32>,
+                                 %x: memref<7x16xf32>) {
+  // expected-remark @+1 {{'linalg.generic' is not tiled: one of its loops moves along two axes of the input}}
+  linalg.generic {indexing_maps = [affine_map<(h, k, c) -> (h, h, c)>,
+                                   affine_map<(h, k, c) -> (k, c)>,
+                                   affine_map<(h, k, c) -> (h, k)>],
+                  iterator_types = ["parallel", "parallel", "reduction"]}
+    ins(%a, %f : memref<7x7x5xf32>, memref<16x5xf32>) outs(%x : memref<7x16xf32>) {
+  ^bb0(%p: f32, %q: f32, %o: f32):
+    %m = arith.mulf %p, %q : f32
+    %n = arith.addf %o, %m : f32
+    linalg.yield %n : f32
+  }
+  return
+}

@@ -561,6 +561,25 @@ def test_functions_of_the_c_library():
     np.testing.assert_allclose(function(np.array([0, 0.5, 2], F32)), expected, rtol=1e-6)
 
 
+def test_what_only_a_compiler_has_is_refused():
+    """LLVM calls for the quotient of such integers what no C library has."""
+    text = """func.func @f(%a: memref<2xi64>) {
+      %c0 = arith.constant 0 : index
+      %c1 = arith.constant 1 : index
+      %0 = memref.load %a[%c0] : memref<2xi64>
+      %1 = memref.load %a[%c1] : memref<2xi64>
+      %2 = arith.extsi %0 : i64 to i128
+      %3 = arith.extsi %1 : i64 to i128
+      %4 = arith.muli %2, %2 : i128
+      %5 = arith.divsi %4, %3 : i128
+      %6 = arith.trunci %5 : i128 to i64
+      memref.store %6, %a[%c0] : memref<2xi64>
+      return
+    }"""
+    with pytest.raises(UserError, match="needs functions of a compiler's runtime that"):
+        compile(text, passes=NO_TILING)
+
+
 def test_a_symbol_that_nobody_defines_is_refused():
     with pytest.raises(UserError, match="nobody defines nowhere_to_be_found"):
         compile(
@@ -573,7 +592,9 @@ def test_a_symbol_that_nobody_defines_is_refused():
         )
 
 
-@pytest.mark.parametrize("name", ["malloc", "free", "memcpy", "exp", "tanhf", "fabs", "abs"])
+@pytest.mark.parametrize(
+    "name", ["malloc", "free", "memcpy", "memcmp", "strlen", "exp", "tanhf", "fabs", "abs"]
+)
 def test_functions_of_the_c_library_cannot_be_defined(name):
     with pytest.raises(UserError, match=rf"<text>:2:\d+: error: give @{name} another name: "):
         compile(f"\nfunc.func @{name}(%x: memref<4xf32>) {{ return }}", passes=NO_TILING)

@@ -191,6 +191,57 @@ func.func @f(%a: VIEW, %b: memref<?xf32>) {
 }
 """.replace("VIEW", "memref<?xf32, strided<[1], offset: ?>>")
 
+SURROUNDED = """
+func.func @f(%a: tensor<?xf32>, %low: index, %high: index) -> tensor<?xf32> {
+  %zero = arith.constant 0.0 : f32
+  %0 = tensor.pad %a low[%low] high[%high] {
+    ^bb0(%i: index):
+      tensor.yield %zero : f32
+  } : tensor<?xf32> to tensor<?xf32>
+  return %0 : tensor<?xf32>
+}
+"""
+JOINED = """
+func.func @f(%a: tensor<?x?xf32>, %b: tensor<?x?xf32>) -> tensor<?x?xf32> {
+  %0 = tensor.concat dim(0) %a, %b : (tensor<?x?xf32>, tensor<?x?xf32>) -> tensor<?x?xf32>
+  %1 = arith.addf %0, %0 : tensor<?x?xf32>
+  return %1 : tensor<?x?xf32>
+}
+"""
+RESHAPED = """
+func.func @f(%a: tensor<?xf32>, %n: index) -> tensor<?x?xf32> {
+  %three = arith.constant 3 : index
+  %sizes = tensor.from_elements %n, %three : tensor<2xindex>
+  %0 = tensor.reshape %a(%sizes) : (tensor<?xf32>, tensor<2xindex>) -> tensor<?x?xf32>
+  %1 = arith.addf %0, %0 : tensor<?x?xf32>
+  return %1 : tensor<?x?xf32>
+}
+"""
+RESHAPED_AS_TOLD = """
+func.func @f(%a: tensor<?xf32>, %sizes: tensor<2xindex>) -> tensor<?x?xf32> {
+  %0 = tensor.reshape %a(%sizes) : (tensor<?xf32>, tensor<2xindex>) -> tensor<?x?xf32>
+  return %0 : tensor<?x?xf32>
+}
+"""
+ROW_BY_ROW = """
+func.func @f(%a: tensor<?x?xf32>, %b: tensor<?x?xf32>) -> tensor<?x?xf32> {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %m = tensor.dim %a, %c0 : tensor<?x?xf32>
+  %n = tensor.dim %a, %c1 : tensor<?x?xf32>
+  %0 = scf.forall (%i) in (%m) shared_outs(%o = %b) -> tensor<?x?xf32> {
+    %row = tensor.extract_slice %a[%i, 0] [1, %n] [1, 1] : tensor<?x?xf32> to tensor<1x?xf32>
+    %sum = arith.addf %row, %row : tensor<1x?xf32>
+    scf.forall.in_parallel {
+      tensor.parallel_insert_slice %sum into %o[%i, 0] [1, %n] [1, 1]
+          : tensor<1x?xf32> into tensor<?x?xf32>
+    }
+  }
+  %1 = arith.addf %0, %b : tensor<?x?xf32>
+  return %1 : tensor<?x?xf32>
+}
+"""
+
 
 def function(source: str):
     with sink(lambda _: None):  # what is not tiled is no matter here
@@ -223,6 +274,12 @@ def ones(*shape: int):
         (SHORTENED, (ones(5), ones(5)), "whether its sizes fit cannot be told"),
         (EXPANDED, (ones(11), 3), "'tensor.expand_shape' .*needs 12 elements .*has 11"),
         (GROWING, (ones(3), 3), "whether its sizes fit cannot be told from the arguments"),
+        (SURROUNDED, (ones(8), -2, 3), "'tensor.pad' .*needs at least 8 elements .*has 6"),
+        (SURROUNDED, (ones(8), 3, -2), "'tensor.pad' .*needs at least 8 elements .*has 6"),
+        (JOINED, (ones(2, 3), ones(4, 5)), "'tensor.concat' .*needs 3 .*operand 1, which has 5"),
+        (RESHAPED, (ones(11), 4), "'tensor.reshape' .*needs 12 elements .*has 11"),
+        (RESHAPED_AS_TOLD, (ones(6), np.array([2, 3])), "whether its sizes fit cannot be told"),
+        (ROW_BY_ROW, (ones(3, 4), ones(3, 3)), "'tensor.parallel_insert_slice' .*at least 4 elem"),
     ],
 )
 def test_sizes_that_do_not_fit_are_refused(source, arguments, message):
@@ -254,6 +311,10 @@ def test_sizes_that_do_not_fit_are_refused(source, arguments, message):
         (ITERATED, (ones(3), 2)),
         (LENGTHENED, (ones(5), ones(3), 0)),
         (TILED, (ones(10), ones(10))),
+        (SURROUNDED, (ones(8), 2, 0)),
+        (JOINED, (ones(2, 3), ones(4, 3))),
+        (RESHAPED, (ones(12), 4)),
+        (ROW_BY_ROW, (ones(3, 4), ones(3, 4))),
     ],
 )
 def test_sizes_that_fit_are_accepted(source, arguments):

@@ -1,0 +1,204 @@
+"""Tensors that share a buffer until one of them is written to: each keeps what it is."""
+
+import numpy as np
+import pytest
+
+from mopt_mlir import compile, sink
+
+F32 = np.float32
+TENSOR = "tensor<4xf32>"
+DOUBLED = """
+  %y = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>],
+                       iterator_types = ["parallel"]}
+      ins(%s : tensor<4xf32>) outs(%s : tensor<4xf32>) {
+  ^bb0(%a: f32, %b: f32):
+    %w = arith.addf %a, %b : f32
+    linalg.yield %w : f32
+  } -> tensor<4xf32>
+"""
+"""Written in place, if bufferisation takes nobody for reading %s later."""
+
+
+def run(text, *arguments):
+    with sink(lambda _: None):
+        function = compile(text, machine="generic-avx2")["f"]
+    return function(*arguments)
+
+
+@pytest.mark.parametrize("is_own", [False, True])
+def test_a_loop_that_goes_on_with_a_tensor_from_outside_leaves_that_alone(is_own):
+    outer = "%o" if is_own else "%x"
+    before, going = run(
+        f"""func.func @f(%x: {TENSOR}) -> ({TENSOR}, {TENSOR}) {{
+          %c0 = arith.constant 0 : index
+          %c1 = arith.constant 1 : index
+          %c3 = arith.constant 3 : index
+          %o = arith.addf %x, %x : {TENSOR}
+          %i, %r = scf.while (%i = %c0, %s = {outer}) : (index, {TENSOR}) -> (index, {TENSOR}) {{
+            {DOUBLED}
+            %go = arith.cmpi slt, %i, %c3 : index
+            scf.condition(%go) %i, %y : index, {TENSOR}
+          }} do {{
+          ^bb0(%i: index, %t: {TENSOR}):
+            %j = arith.addi %i, %c1 : index
+            scf.yield %j, {outer} : index, {TENSOR}
+          }}
+          return {outer}, %r : {TENSOR}, {TENSOR}
+        }}""",
+        x := np.arange(4, dtype=F32),
+    )
+    expected = np.arange(4) * (2 if is_own else 1)
+    np.testing.assert_array_equal(before, expected)
+    np.testing.assert_array_equal(going, 2 * expected)
+    np.testing.assert_array_equal(x, np.arange(4))
+
+
+@pytest.mark.parametrize("place", ["scf.condition", "scf.yield"])
+def test_a_loop_that_goes_on_with_one_tensor_twice_has_two(place):
+    first = f"{'%y, %y' if place == 'scf.condition' else '%y, %u'}"
+    second = f"{'%t, %v' if place == 'scf.condition' else '%v, %v'}"
+    result = run(
+        f"""func.func @f(%x: {TENSOR}) -> {TENSOR} {{
+          %c0 = arith.constant 0 : index
+          %c1 = arith.constant 1 : index
+          %i, %r, %q = scf.while (%i = %c0, %s = %x, %u = %x)
+              : (index, {TENSOR}, {TENSOR}) -> (index, {TENSOR}, {TENSOR}) {{
+            {DOUBLED}
+            %go = arith.cmpi slt, %i, %c1 : index
+            scf.condition(%go) %i, {first} : index, {TENSOR}, {TENSOR}
+          }} do {{
+          ^bb0(%i: index, %t: {TENSOR}, %v: {TENSOR}):
+            %j = arith.addi %i, %c1 : index
+            scf.yield %j, {second} : index, {TENSOR}, {TENSOR}
+          }}
+          return %q : {TENSOR}
+        }}""",
+        np.arange(4, dtype=F32),
+    )
+    times = 4 if place == "scf.condition" else 1
+    np.testing.assert_array_equal(result, times * np.arange(4))
+
+
+@pytest.mark.parametrize("number", [0, 1])
+@pytest.mark.parametrize(("written", "kept"), [("%y", "%q"), ("%q", "%y"), ("%q", "%x")])
+def test_what_a_switch_gives_back_is_apart(number, written, kept):
+    changed, other = run(
+        f"""func.func @f(%x: {TENSOR}, %n: index) -> ({TENSOR}, {TENSOR}) {{
+          %c0 = arith.constant 0 : index
+          %v = arith.constant 100.0 : f32
+          %y = arith.addf %x, %x : {TENSOR}
+          %q = scf.index_switch %n -> {TENSOR}
+          case 1 {{ scf.yield %y : {TENSOR} }}
+          default {{ scf.yield %x : {TENSOR} }}
+          %d = tensor.insert %v into {written}[%c0] : {TENSOR}
+          return %d, {kept} : {TENSOR}, {TENSOR}
+        }}""",
+        x := np.arange(1, 5, dtype=F32),
+        number,
+    )
+    values = {"%x": np.arange(1, 5), "%y": 2 * np.arange(1, 5)}
+    values["%q"] = values["%y" if number == 1 else "%x"]
+    np.testing.assert_array_equal(other, values[kept])
+    np.testing.assert_array_equal(changed, [100, *values[written][1:]])
+    np.testing.assert_array_equal(x, values["%x"])
+
+
+@pytest.mark.parametrize(
+    "second",
+    [
+        "%y",
+        "%part",
+        "%either",
+        "%called",
+    ],
+)
+def test_what_a_function_returns_twice_is_two_tensors(second):
+    type_ = "tensor<?xf32>"
+    changed, kept = run(
+        f"""func.func private @same(%x: {type_}) -> {type_} attributes {{no_inline}} {{
+          return %x : {type_}
+        }}
+        func.func private @two(%x: {type_}, %p: i1, %n: index) -> ({type_}, {type_})
+            attributes {{no_inline}} {{
+          %y = arith.addf %x, %x : {type_}
+          %part = tensor.extract_slice %y[0] [%n] [1] : {type_} to {type_}
+          %either = scf.if %p -> {type_} {{ scf.yield %y : {type_} }}
+              else {{ scf.yield %x : {type_} }}
+          %called = func.call @same(%y) : ({type_}) -> {type_}
+          return %y, {second} : {type_}, {type_}
+        }}
+        func.func @f(%x: {type_}, %p: i1, %n: index) -> ({type_}, f32) {{
+          %c0 = arith.constant 0 : index
+          %v = arith.constant 100.0 : f32
+          %a, %b = call @two(%x, %p, %n) : ({type_}, i1, index) -> ({type_}, {type_})
+          %d = tensor.insert %v into %a[%c0] : {type_}
+          %e = tensor.extract %b[%c0] : {type_}
+          return %d, %e : {type_}, f32
+        }}""",
+        np.arange(1, 6, dtype=F32),
+        True,
+        3,
+    )
+    np.testing.assert_array_equal(changed, [100, 4, 6, 8, 10])
+    assert kept == 2
+
+
+CONVOLUTION = """linalg.conv_2d_nhwc_hwcf ins({image}, %w : tensor<1x6x6x8xf32>,
+    tensor<3x3x8x16xf32>) outs(%f : tensor<1x4x4x16xf32>) -> tensor<1x4x4x16xf32>"""
+
+
+@pytest.mark.parametrize("passes", ["mopt-tile", "mopt-tile,canonicalize,cse"])
+def test_convolutions_around_a_change_read_before_and_after_it(passes):
+    """Common subexpression elimination takes the image of both for one."""
+    text = f"""func.func @f(%given: tensor<1x6x6x8xf32>, %w: tensor<3x3x8x16xf32>, %v: f32)
+        -> (tensor<1x4x4x16xf32>, tensor<1x4x4x16xf32>, tensor<1x6x6x8xf32>) {{
+      %c1 = arith.constant 1 : index
+      %zero = arith.constant 0.0 : f32
+      %x = arith.addf %given, %given : tensor<1x6x6x8xf32>
+      %e = tensor.empty() : tensor<1x4x4x16xf32>
+      %f = linalg.fill ins(%zero : f32) outs(%e : tensor<1x4x4x16xf32>) -> tensor<1x4x4x16xf32>
+      %c0 = arith.constant 0 : index
+      %a = {CONVOLUTION.format(image="%x")}
+      %y = tensor.insert %v into %x[%c0, %c1, %c1, %c1] : tensor<1x6x6x8xf32>
+      %b = {CONVOLUTION.format(image="%x")}
+      return %a, %b, %y : tensor<1x4x4x16xf32>, tensor<1x4x4x16xf32>, tensor<1x6x6x8xf32>
+    }}"""
+    random = np.random.default_rng(0)
+    x, w = (random.standard_normal(s).astype(F32) for s in ((1, 6, 6, 8), (3, 3, 8, 16)))
+    a, b, y = compile(text, passes=passes)["f"](x, w, F32(100))
+    np.testing.assert_array_equal(a, b)
+    windows = np.lib.stride_tricks.sliding_window_view(2 * x[0].astype(float), (3, 3), (0, 1))
+    np.testing.assert_allclose(a[0], np.einsum("hwcrs,rsck->hwk", windows, w), atol=1e-3)
+    assert y[0, 1, 1, 1] == 100
+
+
+@pytest.mark.parametrize(
+    "passes", ["mopt-tile", "mopt-tile,func.func(loop-invariant-code-motion),cse"]
+)
+def test_a_convolution_in_a_loop_reads_what_the_loop_has_changed(passes):
+    text = f"""func.func @f(%given: tensor<1x6x6x8xf32>, %w: tensor<3x3x8x16xf32>, %v: f32)
+        -> (tensor<1x4x4x16xf32>, tensor<1x6x6x8xf32>) {{
+      %c0 = arith.constant 0 : index
+      %c1 = arith.constant 1 : index
+      %c3 = arith.constant 3 : index
+      %zero = arith.constant 0.0 : f32
+      %x = arith.addf %given, %given : tensor<1x6x6x8xf32>
+      %e = tensor.empty() : tensor<1x4x4x16xf32>
+      %f = linalg.fill ins(%zero : f32) outs(%e : tensor<1x4x4x16xf32>) -> tensor<1x4x4x16xf32>
+      %r:2 = scf.for %i = %c0 to %c3 step %c1 iter_args(%s = %f, %z = %x)
+          -> (tensor<1x4x4x16xf32>, tensor<1x6x6x8xf32>) {{
+        %a = {CONVOLUTION.format(image="%x")}
+        %y = tensor.insert %v into %x[%c0, %c1, %c1, %i] : tensor<1x6x6x8xf32>
+        %t = arith.addf %a, %s : tensor<1x4x4x16xf32>
+        scf.yield %t, %y : tensor<1x4x4x16xf32>, tensor<1x6x6x8xf32>
+      }}
+      return %r#0, %r#1 : tensor<1x4x4x16xf32>, tensor<1x6x6x8xf32>
+    }}"""
+    random = np.random.default_rng(0)
+    x, w = (random.standard_normal(s).astype(F32) for s in ((1, 6, 6, 8), (3, 3, 8, 16)))
+    total, last = compile(text, passes=passes)["f"](x, w, F32(100))
+    windows = np.lib.stride_tricks.sliding_window_view(2 * x[0].astype(float), (3, 3), (0, 1))
+    np.testing.assert_allclose(total[0], 3 * np.einsum("hwcrs,rsck->hwk", windows, w), atol=1e-3)
+    expected = 2 * x
+    expected[0, 1, 1, 2] = 100
+    np.testing.assert_allclose(last, expected)
