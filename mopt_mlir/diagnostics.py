@@ -8,6 +8,7 @@ channel, `errors_into(context)` takes our errors to whoever listens to MLIR's.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -142,7 +143,7 @@ def describe(location: Any) -> str:
     kind = kind_of(location)
     if kind == "file":
         position = f":{location.start_line}:{location.start_col}" if location.start_line else ""
-        return f"{location.filename}{position}"  # lines count from 1; a module is at line 0
+        return f"{file_of(location)}{position}"  # lines count from 1; a module is at line 0
     if kind == "name":
         return describe(location.child_loc)
     if kind == "callsite":
@@ -150,6 +151,27 @@ def describe(location: Any) -> str:
     if kind == "fused":
         return next((text for text in map(describe, location.locations) if text), "")
     return ""
+
+
+_FILE = re.compile(r'loc\("([^"]*)"')
+_ESCAPED = re.compile(rb"\\(\\|[0-9A-F]{2})")
+
+
+def file_of(location: Any) -> str:
+    """The file of a location of that kind, as MLIR prints it where its name is not UTF-8: asked for
+    that, the bindings end the process."""
+    printed = _FILE.match(str(location))
+    if printed is not None and "\\" in printed[1]:
+        name = _ESCAPED.sub(_byte, printed[1].encode())
+        try:
+            return name.decode()
+        except UnicodeDecodeError:
+            return printed[1]
+    return str(location.filename)
+
+
+def _byte(escaped: re.Match[bytes]) -> bytes:
+    return b"\\" if escaped[1] == b"\\" else bytes.fromhex(escaped[1].decode())
 
 
 def kind_of(location: Any) -> str:

@@ -39,6 +39,8 @@ DPI = 144
 MOST_ROWS = 40
 """More make a picture that is larger than its format and its readers can bear."""
 
+_DOLLAR = r"\$"  # else what lies between two is taken for TeX
+
 POINTS: dict[str, Any] = {"textcoords": "offset points", "fontsize": 9}
 
 STYLE: dict[Any, Any] = {
@@ -93,19 +95,29 @@ def _saved(rows: list[tuple[str, Forecast, int]], kind: str) -> bytes:
         raise UserError(
             'pictures need matplotlib, which is not installed: pip install "mopt-mlir[plot]"'
         ) from None
-    with matplotlib.rc_context(STYLE):
+    except ValueError as error:
+        raise UserError(f"matplotlib cannot be set up, see MPLBACKEND: {error}") from None
+    with matplotlib.rc_context({**_defaults(), **STYLE}):
         figure = Figure(figsize=(WIDTH, HEIGHT * len(rows)), layout="constrained")
         parts = figure.subfigures(len(rows), 1, squeeze=False)
         for part, (name, forecast, cores) in zip(parts[:, 0], rows, strict=True):
             volumes, roofline = part.subplots(1, 2, width_ratios=(5, 6))
             part.suptitle(
-                f"{name}: {units.seconds(forecast.seconds)}, "
+                f"{name.replace('$', _DOLLAR)}: {units.seconds(forecast.seconds)}, "
                 f"bottleneck {forecast.prediction.bottleneck}",
                 fontweight="bold",
             )
             _draw_volumes(volumes, forecast, cores)
             _draw_roofline(roofline, forecast, cores)
         return _bytes(figure, kind)
+
+
+def _defaults() -> dict[Any, Any]:
+    """matplotlib's own settings, not those of whoever looks at the picture."""
+    from matplotlib import rcParamsDefault
+
+    backend = "backend"  # to ask for it, or to set it, loads one that nothing here needs
+    return {name: rcParamsDefault[name] for name in rcParamsDefault if name != backend}
 
 
 def _bytes(figure: Figure, kind: str) -> bytes:

@@ -85,6 +85,8 @@ def _of_list(
     if operator is not None:
         _known(operator, [one.name for one in operators], "operator")
         operators = tuple(one for one in operators if one.name == operator)
+    if not operators:
+        raise UserError("there is no convolution to explain", str(source))
     planning = Planning.of(machine, Request(threads), plan_cache=plan_cache)
     subjects = []
     for one in operators:
@@ -115,6 +117,7 @@ def _of_module(
         chosen = planning.machine
         if machine == ANY and NAME in operation.attributes:
             chosen = _machine_of(planned.plan, planning.machine, operation.location)
+        _check_cores(planned.plan, chosen, operation.location)
         constant = planned.constant is not None
         subject = _Subject(planned.problem, chosen, planned.plan, constant)
         _, _, places = groups.setdefault(repr(subject), (subject, name, []))
@@ -146,6 +149,16 @@ def _machine_of(plan: Plan, default: Machine, location: Any) -> Machine:
             f"({error.message})",
             describe(location),
         ) from None
+
+
+def _check_cores(plan: Plan, machine: Machine, location: Any) -> None:
+    if plan.threads > machine.cores:
+        raise UserError(
+            f"its plan is for {plan.threads} threads, machine '{machine.name}' has "
+            f"{machine.cores} cores; name one with as many, as in --machine {machine.name},"
+            f"cores={plan.threads}",
+            describe(location),
+        )
 
 
 def _known(name: str, known: Iterable[str], what: str) -> str:

@@ -13,6 +13,7 @@ from mopt_mlir.lowering.openmp import find_openmp
 from mopt_mlir.output import temporary_file
 
 _COMPILERS = ("cc", "gcc", "clang")
+_WAY_OUT = "set CC to a C compiler, such as cc"
 
 
 def link_shared(code: NativeModule) -> bytes:
@@ -29,10 +30,17 @@ def link_shared(code: NativeModule) -> bytes:
         if code.needs_openmp:
             runtime = find_openmp()
             command += [str(runtime), f"-Wl,-rpath,{runtime.parent}"]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        try:
+            done = subprocess.run(
+                command, capture_output=True, text=True, errors="replace", check=False
+            )
+        except OSError as error:
+            raise UserError(f"'{command[0]}' cannot be run: {error.strerror}; {_WAY_OUT}") from None
         if done.returncode:
             message = done.stderr.strip() or f"exit code {done.returncode}"
             raise UserError(f"'{command[0]}' cannot link the shared library: {message}")
+        if not target.exists():
+            raise UserError(f"'{command[0]}' did not write the shared library; {_WAY_OUT}")
         return target.read_bytes()
 
 
@@ -43,9 +51,7 @@ def _compiler() -> list[str]:
         given = shlex.split(variable)
     except ValueError as error:
         why = str(error).lower()
-        raise UserError(
-            f"CC={variable} is no command: {why}; set CC to a C compiler, such as cc"
-        ) from None
+        raise UserError(f"CC={variable} is no command: {why}; {_WAY_OUT}") from None
     for command in [given] if given else [[name] for name in _COMPILERS]:
         if shutil.which(command[0]):
             return command

@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 
 from mopt_mlir.diagnostics import UserError
+from mopt_mlir.machine.facts import remember_affinity
 
 _FORK = "__kmpc_fork_call"
 _NAMES = ("libiomp5.so", "libomp.so", "libiomp5.dylib", "libomp.dylib")
@@ -22,6 +23,7 @@ def load_openmp() -> None:
     """
     import llvmlite.binding as llvm
 
+    remember_affinity()
     if not is_in_process(_FORK):
         llvm.load_library_permanently(str(find_openmp()))
 

@@ -182,10 +182,24 @@ def _llvm_names(target: Microarchitecture) -> frozenset[str]:
     return frozenset(names | {"icelake-server"} if target.name == "icelake" else names)
 
 
+_BINDING = ("OMP_PROC_BIND", "OMP_PLACES", "KMP_AFFINITY", "GOMP_CPU_AFFINITY")
+"""Variables by which OpenMP is asked to bind threads to cores."""
+
+_unbound: set[int] = set()
+"""The CPUs from before that."""
+
+
+def remember_affinity() -> None:
+    """Call it before OpenMP is loaded, which may bind the thread that first uses it, as a rule the
+    main one, to one core: `affinity` then goes on with those from before."""
+    if any(name in os.environ for name in _BINDING):
+        _unbound.update(affinity())
+
+
 def affinity() -> frozenset[int]:
     """The CPUs that this process may run on."""
     if hasattr(os, "sched_getaffinity"):
-        return frozenset(os.sched_getaffinity(0))
+        return frozenset(os.sched_getaffinity(0) | _unbound)
     return frozenset(range(os.cpu_count() or 1))
 
 

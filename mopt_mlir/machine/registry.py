@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from mopt_mlir.diagnostics import UserError
+from mopt_mlir.diagnostics import describe as place_of
 from mopt_mlir.machine import calibration, detection, facts, files
 from mopt_mlir.machine.dlti import described, refined
 from mopt_mlir.machine.machine import Machine
@@ -108,7 +109,8 @@ def _refined(host: Described, module: Any) -> Described:
     except ValueError as error:
         raise UserError(
             f"the target attributes of the module do not describe a machine: {error}; "
-            "correct them, or name a machine, e.g. machine=host"
+            "correct them, or name a machine, e.g. machine=host",
+            place_of(module.location),
         ) from None
 
 

@@ -226,8 +226,11 @@ def _printed(operation: Any, settings: Settings) -> bytes:
     return text
 
 
+_MOST = 2**31 - 1  # more elements are in no text
+
+
 def _limit(value: int) -> int | None:
-    return None if value < 0 else value
+    return None if value < 0 else min(value, _MOST)
 
 
 def _excerpt(diagnostic: Diagnostic, source: Source, lines: list[str]) -> str:

@@ -15,6 +15,7 @@ from mopt_mlir.diagnostics import (
     UserError,
     collected_from,
     current_sink,
+    file_of,
     kind_of,
     sink,
 )
@@ -143,7 +144,7 @@ def _name_parameters(module: Any, text: Source) -> None:
             function.regions[0].blocks[0].arguments, attributes, strict=True
         ):
             location = argument.location
-            if kind_of(location) != "file" or location.filename != text.name:
+            if kind_of(location) != "file" or file_of(location) != text.name:
                 continue
             if not 0 < location.start_line <= len(lines):
                 continue

@@ -17,6 +17,7 @@ from mopt_mlir.diagnostics import (
     UserError,
     collected_from,
     current_sink,
+    file_of,
     kind_of,
     sink,
 )
@@ -142,7 +143,7 @@ def _name_locations(module: Any, name: str) -> None:
     ir = bindings_of(module).ir
 
     def named(location: Any) -> Any:
-        if kind_of(location) != "file" or location.filename != _UNNAMED:
+        if kind_of(location) != "file" or file_of(location) != _UNNAMED:
             return location
         at = location.start_line, location.start_col
         return ir.Location.file(name, *at, context=module.context)

@@ -210,4 +210,7 @@ def _tidy(shelf: Path) -> None:
 
 def _entries(shelf: Path) -> list[Path]:
     """Plans, and with the suffix .tmp what is being written."""
-    return [path for path in shelf.iterdir() if _ENTRY.fullmatch(path.name)]
+    try:
+        return [path for path in shelf.iterdir() if _ENTRY.fullmatch(path.name)]
+    except FileNotFoundError:  # another process clears as well
+        return []

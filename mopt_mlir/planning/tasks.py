@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -98,5 +99,10 @@ def cores() -> int:
     """Those that this process may use; with a part of their time a container may have fewer."""
     from joblib import cpu_count
 
-    found: int = cpu_count()
+    try:
+        found: int = cpu_count()
+    except ValueError:
+        name = "LOKY_MAX_CPU_COUNT"
+        reason = f"{name}={os.environ.get(name, '')} is no number of cores; correct or unset it"
+        raise UserError(reason) from None
     return found

@@ -91,7 +91,9 @@ def _run(arguments: argparse.Namespace) -> int:
         plan_cache=arguments.plan_cache,
     )
     # All of it before anything is written: a format that fails leaves no other behind.
-    for path, data in [(path, _rendered(explanations, kind)) for path, kind in outputs]:
+    rendered = [(path, _rendered(explanations, kind)) for path, kind in outputs]
+    # Standard output last: whoever reads it may have enough before the end.
+    for path, data in sorted(rendered, key=lambda output: output[0] == "-"):
         write_output(path, data)
     return 0
 
