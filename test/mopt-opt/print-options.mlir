@@ -2,6 +2,7 @@
 // RUN: mopt-opt %s --mlir-use-nameloc-as-prefix=0 | FileCheck %s --check-prefix=NUMBERS
 // RUN: mopt-opt %s --mlir-print-op-generic | FileCheck %s --check-prefix=GENERIC
 // RUN: mopt-opt %s --mlir-print-debuginfo --mlir-print-local-scope | FileCheck %s --check-prefix=LOCATIONS
+// RUN: mopt-opt %s --mlir-elide-elementsattrs-if-larger=99999999999999999999 | FileCheck %s --check-prefix=WHOLE
 // RUN: mopt-opt %s --mlir-elide-elementsattrs-if-larger=2 | FileCheck %s --check-prefix=ELIDED
 // RUN: mopt-opt %s --emit-bytecode | mopt-opt | FileCheck %s --check-prefixes=NAMES,WHOLE
 

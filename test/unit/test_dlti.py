@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -16,6 +17,7 @@ from mopt_mlir.machine.provenance import SHIPPED_FILE, describe_file
 from mopt_mlir.machine.registry import shipped
 from mopt_mlir.pipeline.steps import add_passes
 from mopt_mlir.tools.mopt_opt import main
+from mopt_mlir.tools.mopt_plan import main as plan_main
 
 ZEN5 = replace(by_name("znver5"), name="host")
 CONV = """
@@ -181,11 +183,17 @@ def test_the_passes_plan_for_the_target_of_the_module(package: str) -> None:
     assert "vector<16xf32>" not in str(module)
 
 
-def test_the_error_stands_at_the_module(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(("tool", "argv"), [(main, ["--mopt-tile"]), (plan_main, [])])
+def test_the_error_stands_at_the_module(
+    tool: Callable[[list[str]], int],
+    argv: list[str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     source = tmp_path / "bad.mlir"
     attributes = spec('"num_cores" = 0 : i32')
     source.write_text(f"module attributes {{{attributes}}} {{{CONV}}}")
-    assert main(["--mopt-tile", str(source)]) == 1
+    assert tool([*argv, str(source)]) == 1
     errors = capsys.readouterr().err
     assert errors.startswith(f"{source}:1:1: error: the target attributes of the module do not")
     assert "Traceback" not in errors

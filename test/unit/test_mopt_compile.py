@@ -285,6 +285,30 @@ def test_a_compiler_whose_quotes_are_not_closed(run, monkeypatch):
     assert not Path("add.so").exists()
 
 
+@pytest.mark.parametrize(
+    ("script", "message"),
+    [
+        ("", "'CC' cannot be run: Exec format error; set CC to a C compiler, such as cc"),
+        (
+            "#!/bin/sh\n",
+            "'CC' did not write the shared library; set CC to a C compiler, such as cc",
+        ),
+        ("#!/bin/sh\nprintf '\\377' >&2\nexit 1\n", "'CC' cannot link the shared library: \ufffd"),
+    ],
+)
+def test_what_is_no_compiler_is_told(run, monkeypatch, tmp_path, script, message):
+    compiler = tmp_path / "my-cc"
+    compiler.write_text(script or "no program")
+    compiler.chmod(0o755)
+    monkeypatch.setenv("CC", str(compiler))
+    code, errors = run("add.mlir", "-o", "add.so", "--machine", "haswell")
+    assert (code, errors) == (
+        1,
+        f"mopt-compile: error: {message.replace('CC', str(compiler), 1)}\n",
+    )
+    assert not Path("add.so").exists()
+
+
 @needs_cc
 def test_what_cannot_be_linked_is_refused(run):
     Path("call.mlir").write_text(

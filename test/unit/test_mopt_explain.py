@@ -62,6 +62,11 @@ def run(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_
     Path("wrong.mlir").write_text(planned(h=13))
     Path("matmul.mlir").write_text(MATMUL)
     Path("sizes.json").write_text(SIZES)
+    Path("none.json").write_text(SIZES.partition("[[")[0] + "[]}")
+    Path("crowd.mlir").write_text(planned().replace("threads = 1", "threads = 64"))
+    Path("dollars.mlir").write_text(
+        CONV.format(name="a$_$b", plan=PLAN.format(machine="haswell", h=2))
+    )
     before = set(os.listdir())
 
     def run(*argv: str) -> tuple[int, str, str]:
@@ -181,6 +186,42 @@ def test_no_picture_on_a_terminal(run: Run, monkeypatch: pytest.MonkeyPatch) -> 
     assert "use --png FILE" in errors
 
 
+def test_names_are_no_formulas(run: Run) -> None:
+    code, _, errors = run("dollars.mlir", "-o", "out.txt", "--png", "picture.png")
+    assert (code, errors) == (0, "")
+
+
+def test_pictures_are_the_same_whatever_the_settings_of_matplotlib(run: Run) -> None:
+    run("by_hand.mlir", "-o", "out.txt", "--png", "picture.png")
+    Path("matplotlibrc").write_text("text.usetex: True\nlines.linewidth: 9\n")
+    command = [sys.executable, "-c", "from mopt_mlir.tools.mopt_explain import main; main()"]
+    done = subprocess.run([*command, "by_hand.mlir", "--format", "png"], capture_output=True)
+    assert done.stdout == Path("picture.png").read_bytes()
+
+
+def test_a_backend_of_matplotlib_that_there_is_not(run: Run) -> None:
+    command = "import sys; from mopt_mlir.tools.mopt_explain import main; sys.exit(main())"
+    done = subprocess.run(
+        [sys.executable, "-c", command, "by_hand.mlir", "--format", "png"],
+        capture_output=True,
+        env={**os.environ, "MPLBACKEND": "nowhere"},
+        text=True,
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith(
+        "mopt-explain: error: matplotlib cannot be set up, see MPLBACKEND: "
+    )
+
+
+def test_files_are_written_before_standard_output(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[str] = []
+    monkeypatch.setattr("mopt_mlir.output.write_output", lambda path, _: written.append(path))
+    run("by_hand.mlir", "--html", "page.html", "--png", "picture.png")
+    assert written == ["page.html", "picture.png", "-"]
+
+
 def test_without_matplotlib_nothing_is_written(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     code, text, errors = run("by_hand.mlir", "-o", "out.txt", "--png", "picture.png")
@@ -192,6 +233,12 @@ def test_without_matplotlib_nothing_is_written(run: Run, monkeypatch: pytest.Mon
     ("argv", "message"),
     [
         ([], "error: an input is needed, or --operator for one of table1; see mopt-explain --help"),
+        (["none.json"], "none.json: error: there is no convolution to explain"),
+        (["none.json", "--format", "html"], "error: there is no convolution to explain"),
+        (
+            ["crowd.mlir"],
+            "crowd.mlir:4:3: error: its plan is for 64 threads, machine 'haswell' has",
+        ),
         (["--operator", "R22"], "error: no operator 'R22'; did you mean 'R2'?"),
         (["table1", "--operator", "?"], "error: no operator '?'; known: Y0, Y2,"),
         (["table1", "--entry", "f"], "table1 has no functions; use --operator"),

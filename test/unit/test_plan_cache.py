@@ -413,6 +413,17 @@ def test_the_oldest_plans_make_room(
     assert cache.get(KEY) == plan
 
 
+def test_two_may_clear_at_once(
+    cache: PlanCache, plan: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other one removes a directory after it was listed."""
+    cache.put(KEY, plan)
+    shelves = list(cache._shelves())
+    assert cache.clear() == 1
+    monkeypatch.setattr(PlanCache, "_shelves", lambda _: iter(shelves))
+    assert cache.clear() == 0
+
+
 def test_clear_removes_plans_and_nothing_else(cache: PlanCache, plan: Plan, tmp_path: Path) -> None:
     cache.put(KEY, plan)
     remains = entry(cache).with_name(f"{KEY[2:]}.1f-0a.tmp")

@@ -16,7 +16,7 @@ from mopt_mlir.plan import Plan
 from mopt_mlir.planning.operators import TABLE1, read_list
 from mopt_mlir.planning.plan_many import Planned, plan_many
 from mopt_mlir.planning.solving import Request
-from mopt_mlir.planning.tasks import Task, in_parallel, work
+from mopt_mlir.planning.tasks import Task, cores, in_parallel, work
 from mopt_mlir.problem import conv2d
 
 FIELDS = ["name", "k", "h", "w", "c", "r", "s"]
@@ -354,3 +354,9 @@ def test_refusals(small: Path, options: dict[str, Any], message: str) -> None:
     with pytest.raises(UserError) as refusal:
         plan_many(small, **{"machine": "znver5", **options})
     assert message in str(refusal.value)
+
+
+def test_a_number_of_cores_that_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOKY_MAX_CPU_COUNT", "many")
+    with pytest.raises(UserError, match="^LOKY_MAX_CPU_COUNT=many is no number of cores; correct"):
+        cores()

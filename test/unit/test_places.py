@@ -1,0 +1,62 @@
+"""Names that are not UTF-8, and processes whose threads something binds to cores."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from mopt_mlir.bindings import bindings
+from mopt_mlir.diagnostics import file_of
+from mopt_mlir.machine import facts
+
+
+@pytest.mark.parametrize("name", ["a.mlir", "é.mlir", "a b", "a\\b", "\\FF", 'with "quotes"'])
+def test_files_by_their_names(name):
+    ir = bindings().ir
+    with ir.Context():
+        assert file_of(ir.Location.file(name, 1, 2)) == name
+
+
+def test_a_file_whose_name_is_no_text_is_named_as_it_is_printed():
+    """In a process of its own, as asking MLIR's bindings for it would end that."""
+    text = r"""
+from mopt_mlir import compile, sink
+source = 'func.func @f(%a: memref<?xf32>) { return loc("\\FF/x.mlir":3:4) } loc("\\FF":1:2)'
+with sink(print):
+    compile(source, machine="generic-avx2")
+print("done")
+"""
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
+
+
+@pytest.fixture
+def bound(monkeypatch):
+    """Bind this thread to one core, as OpenMP may."""
+    if not hasattr(os, "sched_setaffinity"):
+        pytest.skip("threads cannot be bound here")
+    before = os.sched_getaffinity(0)
+    monkeypatch.setattr(facts, "_unbound", set())
+
+    def bind():
+        os.sched_setaffinity(0, {min(before)})
+
+    yield bind
+    os.sched_setaffinity(0, before)
+
+
+def test_what_openmp_is_asked_to_bind_has_its_cores_still(bound, monkeypatch):
+    monkeypatch.setenv("OMP_PROC_BIND", "true")
+    before = facts.affinity()
+    facts.remember_affinity()
+    bound()
+    assert facts.affinity() == before
+
+
+def test_what_somebody_else_binds_has_one_core(bound, monkeypatch):
+    for name in ("OMP_PROC_BIND", "OMP_PLACES", "KMP_AFFINITY", "GOMP_CPU_AFFINITY"):
+        monkeypatch.delenv(name, raising=False)
+    facts.remember_affinity()
+    bound()
+    assert len(facts.affinity()) == 1
