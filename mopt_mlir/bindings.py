@@ -7,6 +7,7 @@ builds IR never imports a dialect at the top: it asks `bindings_of(op)` and uses
 from __future__ import annotations
 
 import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -42,15 +43,20 @@ class Bindings:
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
     """Keep Ctrl-C until the end of the `with` block: one that comes while the extension sets itself
-    up crashes the process instead of ending it."""
-    if not hasattr(signal, "pthread_sigmask"):
+    up crashes the process instead of ending it. (To block the signal would not do: a thread of
+    another library may take it, and Python goes on in the main thread.)"""
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or signal.getsignal(signal.SIGINT) is None:  # one that is not Python's
         yield
         return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    came: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: came.append(number))
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        signal.signal(signal.SIGINT, before)
+    if came:
+        signal.raise_signal(signal.SIGINT)
 
 
 @cache

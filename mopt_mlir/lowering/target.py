@@ -16,6 +16,8 @@ from mopt_mlir.machine.spec import HOST
 from mopt_mlir.machine.vector_unit import AVX2, VectorUnit, widest
 
 _LIST_CPUS = """
+import sys
+sys.path[:] = [path for path in sys.path if path]  # no files of the working directory
 import llvmlite.binding as llvm
 llvm.initialize_native_target()
 llvm.Target.from_default_triple().create_target_machine(cpu="help")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
-from mopt_mlir.diagnostics import Diagnostic, Failure, UserError
+from mopt_mlir.diagnostics import Diagnostic, Failure, UserError, to_stderr
 from mopt_mlir.output import check_output, write_output
 from mopt_mlir.pipeline.driver import Driver, Settings, printer
 from mopt_mlir.pipeline.options import Option, option, options_of
@@ -78,7 +78,7 @@ def _main(argv: Sequence[str]) -> int:
         raise UserError("bytecode is not for a terminal; use -o FILE")
     driver = _driver(command)
     if flags.dump_pass_pipeline:
-        print(driver.manager, file=sys.stderr)
+        to_stderr(driver.manager)
     write_output(flags.output, driver.run(_input(command.input)))
     return 0
 

@@ -8,6 +8,7 @@ import pytest
 
 from mopt_mlir.bindings import bindings
 from mopt_mlir.diagnostics import file_of
+from mopt_mlir.lowering.target import known_cpus
 from mopt_mlir.machine import facts
 
 
@@ -60,3 +61,33 @@ def test_what_somebody_else_binds_has_one_core(bound, monkeypatch):
     facts.remember_affinity()
     bound()
     assert len(facts.affinity()) == 1
+
+
+def test_standard_output_by_its_name_is_not_replaced(tmp_path):
+    """Where it is a file, that may have more in it."""
+    log, source = tmp_path / "log", tmp_path / "f.mlir"
+    source.write_text("module {\n}\n")
+    code = "import sys; from mopt_mlir.tools.mopt_opt import main; sys.exit(main())"
+    with log.open("wb", buffering=0) as file:
+        file.write(b"head\n")
+        command = [sys.executable, "-c", code, str(source), "-o", "/dev/stdout"]
+        assert subprocess.run(command, stdout=file).returncode == 0
+        file.write(b"tail\n")
+    assert log.read_text() == "head\nmodule {\n}\ntail\n"
+
+
+def test_pass_pipelines_that_nobody_can_be_shown_do_not_end_the_run(tmp_path):
+    source = tmp_path / "f.mlir"
+    source.write_text("module {\n}\n")
+    code = "import sys; from mopt_mlir.tools.mopt_opt import main; sys.exit(main())"
+    command = [sys.executable, "-c", code, "--dump-pass-pipeline", "--cse", str(source)]
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=full)
+    assert (done.returncode, done.stdout) == (0, b"module {\n}\n")
+
+
+def test_the_files_of_a_directory_do_not_matter_to_which_cpus_there_are(tmp_path, monkeypatch):
+    (tmp_path / "ctypes.py").write_text("raise SystemExit(1)")
+    monkeypatch.chdir(tmp_path)
+    known_cpus.cache_clear()
+    assert "haswell" in known_cpus()
