@@ -146,18 +146,10 @@ def read_where_used(module: Any) -> None:
 
 
 def _nest(operation: Any) -> Any:
-    """The outermost of the affine loops around `operation` that give no tensor back, or that
-    itself."""
+    """The outermost of the affine loops and branches around `operation`, in which no tensors are
+    changed, or that itself."""
     around = operation.parent
     while around is not None and around.name.startswith("affine."):
-        if any(True for _ in _given_back(around)):
-            break
         operation = around.operation
         around = operation.parent
     return operation
-
-
-def _given_back(operation: Any) -> Iterator[Any]:
-    ir = bindings_of(operation).ir
-    kinds = (ir.RankedTensorType, ir.UnrankedTensorType)
-    return (result for result in operation.results if isinstance(result.type, kinds))

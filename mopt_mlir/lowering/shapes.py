@@ -283,8 +283,6 @@ class Activation:
 
     def _shape_of_shared(self, loop: Any, position: int) -> Shape | None:
         """Of an output of an `scf.forall`, counted from behind."""
-        if position < -len(loop.results):
-            return None
         return self.shape(loop.operands[len(loop.operands) + position])
 
     def _shape_of_region(self, operation: Any, position: int) -> Shape | None:

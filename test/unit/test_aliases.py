@@ -79,6 +79,32 @@ def test_a_loop_that_goes_on_with_one_tensor_twice_has_two(place):
     np.testing.assert_array_equal(result, times * np.arange(4))
 
 
+def test_what_a_loop_ends_with_twice_is_two_tensors():
+    changed, kept = run(
+        f"""func.func @f(%x: {TENSOR}) -> ({TENSOR}, {TENSOR}) {{
+          %c0 = arith.constant 0 : index
+          %c1 = arith.constant 1 : index
+          %value = arith.constant 100.0 : f32
+          %i, %r, %q = scf.while (%i = %c0, %s = %x) : (index, {TENSOR})
+              -> (index, {TENSOR}, {TENSOR}) {{
+            %y = arith.addf %s, %s : {TENSOR}
+            %go = arith.cmpi slt, %i, %c1 : index
+            scf.condition(%go) %i, %y, %y : index, {TENSOR}, {TENSOR}
+          }} do {{
+          ^bb0(%i: index, %t: {TENSOR}, %v: {TENSOR}):
+            %j = arith.addi %i, %c1 : index
+            %sum = arith.addf %t, %v : {TENSOR}
+            scf.yield %j, %sum : index, {TENSOR}
+          }}
+          %d = tensor.insert %value into %r[%c0] : {TENSOR}
+          return %d, %q : {TENSOR}, {TENSOR}
+        }}""",
+        np.arange(1, 5, dtype=F32),
+    )
+    np.testing.assert_array_equal(kept, 8 * np.arange(1, 5))
+    np.testing.assert_array_equal(changed, [100, 16, 24, 32])
+
+
 @pytest.mark.parametrize("number", [0, 1])
 @pytest.mark.parametrize(("written", "kept"), [("%y", "%q"), ("%q", "%y"), ("%q", "%x")])
 def test_what_a_switch_gives_back_is_apart(number, written, kept):
@@ -109,6 +135,7 @@ def test_what_a_switch_gives_back_is_apart(number, written, kept):
         "%y",
         "%part",
         "%either",
+        "%selected",
         "%called",
     ],
 )
@@ -124,6 +151,7 @@ def test_what_a_function_returns_twice_is_two_tensors(second):
           %part = tensor.extract_slice %y[0] [%n] [1] : {type_} to {type_}
           %either = scf.if %p -> {type_} {{ scf.yield %y : {type_} }}
               else {{ scf.yield %x : {type_} }}
+          %selected = arith.select %p, %y, %x : {type_}
           %called = func.call @same(%y) : ({type_}) -> {type_}
           return %y, {second} : {type_}, {type_}
         }}

@@ -670,3 +670,28 @@ def test_parameters_keep_their_names_behind_text_that_is_not_ascii():
     )
     (entry,) = executable.entries
     assert [parameter.name for parameter in entry.parameters] == ["image", "weights"]
+
+
+@pytest.mark.parametrize("layout", ["strided<[-1, ?], offset: ?>", "strided<[-1, ?]>"])
+def test_strides_of_which_one_is_negative_and_one_open(layout):
+    """What LLVM is told of the products of indices and strides must not say that they are
+    positive."""
+    type_ = f"memref<8x16xf64, {layout}>"
+    text = f"""func.func @f(%x: {type_}, %w: memref<32x16xf64>, %o: memref<8x32xf64>) {{
+      linalg.generic {{indexing_maps = [affine_map<(c, h, k) -> (h, c)>,
+                                       affine_map<(c, h, k) -> (k, c)>,
+                                       affine_map<(c, h, k) -> (h, k)>],
+                      iterator_types = ["reduction", "parallel", "parallel"]}}
+          ins(%x, %w : {type_}, memref<32x16xf64>) outs(%o : memref<8x32xf64>) {{
+      ^bb0(%a: f64, %b: f64, %c: f64):
+        %p = arith.mulf %a, %b : f64
+        %s = arith.addf %c, %p : f64
+        linalg.yield %s : f64
+      }}
+      return
+    }}"""
+    random = np.random.default_rng(0)
+    x, w = random.standard_normal((16, 8)).T[::-1], random.standard_normal((32, 16))
+    o = np.zeros((8, 32))
+    compile(text)["f"](x, w, o)
+    np.testing.assert_allclose(o, x @ w.T, atol=1e-12)

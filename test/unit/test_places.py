@@ -91,3 +91,26 @@ def test_the_files_of_a_directory_do_not_matter_to_which_cpus_there_are(tmp_path
     monkeypatch.chdir(tmp_path)
     known_cpus.cache_clear()
     assert "haswell" in known_cpus()
+
+
+@pytest.mark.skipif(len(facts.affinity()) < 2, reason="one core cannot be shared")
+def test_code_for_several_cores_runs_again_where_openmp_binds():
+    text = r"""
+import numpy as np
+from mopt_mlir import compile
+source = '''
+func.func @f(%a: memref<64xf32>) {
+  %one = arith.constant 1.0 : f32
+  affine.parallel (%i) = (0) to (64) {
+    affine.store %one, %a[%i] : memref<64xf32>
+  }
+  return
+}'''
+for _ in range(2):
+    compile(source, machine="generic-avx2", threads=2)["f"](np.zeros(64, np.float32))
+print("done")
+"""
+    environment = {**os.environ, "OMP_PROC_BIND": "true"}
+    command = [sys.executable, "-c", text]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr

@@ -201,10 +201,29 @@ func.func @f(%a: tensor<?xf32>, %low: index, %high: index) -> tensor<?xf32> {
   return %0 : tensor<?xf32>
 }
 """
+MORE_AND_MORE = """
+func.func @f(%a: tensor<?xf32>) -> f32 {
+  %zero = arith.constant 0.0 : f32
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c4 = arith.constant 4 : index
+  %sum = scf.for %i = %c0 to %c4 step %c1 iter_args(%s = %zero) -> f32 {
+    %padded = tensor.pad %a low[%i] high[0] {
+      ^bb0(%j: index):
+        tensor.yield %zero : f32
+    } : tensor<?xf32> to tensor<?xf32>
+    %x = tensor.extract %padded[%i] : tensor<?xf32>
+    %t = arith.addf %s, %x : f32
+    scf.yield %t : f32
+  }
+  return %sum : f32
+}
+"""
 JOINED = """
-func.func @f(%a: tensor<?x?xf32>, %b: tensor<?x?xf32>) -> tensor<?x?xf32> {
+func.func @f(%a: tensor<?x?xf32>, %b: tensor<?x?xf32>, %c: tensor<?x?xf32>)
+    -> tensor<?x?xf32> {
   %0 = tensor.concat dim(0) %a, %b : (tensor<?x?xf32>, tensor<?x?xf32>) -> tensor<?x?xf32>
-  %1 = arith.addf %0, %0 : tensor<?x?xf32>
+  %1 = arith.addf %0, %c : tensor<?x?xf32>
   return %1 : tensor<?x?xf32>
 }
 """
@@ -276,7 +295,8 @@ def ones(*shape: int):
         (GROWING, (ones(3), 3), "whether its sizes fit cannot be told from the arguments"),
         (SURROUNDED, (ones(8), -2, 3), "'tensor.pad' .*needs at least 8 elements .*has 6"),
         (SURROUNDED, (ones(8), 3, -2), "'tensor.pad' .*needs at least 8 elements .*has 6"),
-        (JOINED, (ones(2, 3), ones(4, 5)), "'tensor.concat' .*needs 3 .*operand 1, which has 5"),
+        (JOINED, (ones(2, 3), ones(4, 5), ones(6, 3)), "'tensor.concat' .*needs 3 .*, which has 5"),
+        (JOINED, (ones(2, 3), ones(4, 3), ones(5, 3)), "'arith.addf' .*needs 6 .*, which has 5"),
         (RESHAPED, (ones(11), 4), "'tensor.reshape' .*needs 12 elements .*has 11"),
         (RESHAPED_AS_TOLD, (ones(6), np.array([2, 3])), "whether its sizes fit cannot be told"),
         (ROW_BY_ROW, (ones(3, 4), ones(3, 3)), "'tensor.parallel_insert_slice' .*at least 4 elem"),
@@ -312,7 +332,8 @@ def test_sizes_that_do_not_fit_are_refused(source, arguments, message):
         (LENGTHENED, (ones(5), ones(3), 0)),
         (TILED, (ones(10), ones(10))),
         (SURROUNDED, (ones(8), 2, 0)),
-        (JOINED, (ones(2, 3), ones(4, 3))),
+        (JOINED, (ones(2, 3), ones(4, 3), ones(6, 3))),
+        (MORE_AND_MORE, (ones(8),)),
         (RESHAPED, (ones(12), 4)),
         (ROW_BY_ROW, (ones(3, 4), ones(3, 4))),
     ],
