@@ -23,17 +23,13 @@ _PARTS = (
 )
 """Operations whose result may be in the buffer of their first operand."""
 
-_EITHER = ("arith.select", "func.call")
-"""Operations, beside those with regions, whose result may be in the buffer of any operand."""
-
 
 def copy_aliases(module: Any) -> None:
     """Let results that may share a buffer have one each."""
     for loop in find(module, "scf.for"):
         _copy(_twice(_terminator(loop.regions[0])))
     for loop in find(module, "scf.while"):
-        before, after = (_terminator(region) for region in loop.regions)
-        _copy(_twice(before))
+        after = _terminator(loop.regions[1])
         _copy({*_twice(after), *_from_outside(after, loop)})
     for switch in find(module, "scf.index_switch"):
         for region in switch.regions:
@@ -85,7 +81,7 @@ def _returned(end: Any) -> Iterator[tuple[Any, int]]:
 
 def _may_be_another(tensor: Any) -> bool:
     owner = tensor.owner
-    return _is_block(owner) or bool(len(owner.regions)) or owner.name in _EITHER
+    return _is_block(owner) or bool(len(owner.regions))
 
 
 def _copy(places: Iterable[tuple[Any, int]]) -> None:
