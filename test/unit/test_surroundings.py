@@ -1,4 +1,5 @@
-"""Names that are not UTF-8, and processes whose threads something binds to cores."""
+"""What surrounds a process: names that are no text, cores that something binds it to, its standard
+output and errors, the files where it works."""
 
 import os
 import subprocess
