@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
-import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from os import PathLike, fspath
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from uuid import uuid4
 
 from mopt_mlir.diagnostics import UserError
 
@@ -29,6 +30,8 @@ def check_output(path: str | PathLike[str]) -> None:
     directory = os.path.dirname(os.path.realpath(name))
     if os.path.isdir(name):
         raise UserError("cannot write it: it is a directory", name)
+    if name.endswith(os.sep):
+        raise UserError("cannot write it: it names a directory, and there is none", name)
     if not os.path.isdir(directory):
         raise UserError(f"cannot write it: there is no directory '{directory}'", name)
     if os.path.exists(name) and not os.access(name, os.W_OK):
@@ -94,24 +97,17 @@ def _is_device(name: str) -> bool:
 
 
 def _replace(name: str, data: bytes) -> None:
-    descriptor, temporary = tempfile.mkstemp(".tmp", ".mopt-", os.path.dirname(name))
+    temporary = os.path.join(os.path.dirname(name), f".mopt-{uuid4().hex}.tmp")
     try:
-        with open(descriptor, "wb") as file:
+        with open(temporary, "xb") as file:
+            if os.path.exists(name):
+                shutil.copymode(name, temporary)  # first: nobody else may read what was private
             file.write(data)
-        os.chmod(temporary, _permissions(name))
         os.replace(temporary, name)
     except BaseException:
-        os.unlink(temporary)
+        with suppress(FileNotFoundError):
+            os.unlink(temporary)
         raise
-
-
-def _permissions(name: str) -> int:
-    """Those of the file `name` if there is one, else what `open` would give to a new file."""
-    if os.path.exists(name):
-        return os.stat(name).st_mode & 0o777
-    umask = os.umask(0)  # can only be read by setting it
-    os.umask(umask)
-    return 0o666 & ~umask
 
 
 def _write_stdout(data: bytes) -> None:

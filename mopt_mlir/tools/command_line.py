@@ -6,10 +6,10 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Sequence
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from mopt_mlir.diagnostics import Failure, UserError, to_stderr
+from mopt_mlir.wording import guess
 
 if TYPE_CHECKING:
     from mopt_mlir.compiler.options import CompileOptions
@@ -33,15 +33,22 @@ class Parser(argparse.ArgumentParser):
         if unknown:
             name = unknown[0].partition("=")[0]
             message = f"unrecognized arguments: {' '.join(unknown)}"
-            if name.startswith("--") and (
-                near := get_close_matches(name, self._option_string_actions, 1)
-            ):
-                raise UserError(f"{message}; did you mean '{near[0]}'?")
+            if name.startswith("--") and (hint := guess(name, self._option_string_actions)):
+                raise UserError(f"{message}; {hint}")
             self.error(message)
         return known
 
     def error(self, message: str) -> NoReturn:
         raise UserError(f"{message}; see {self.prog} --help")
+
+    def print_help(self, file: Any = None) -> None:
+        """As argparse does, which would not say that it could not. Raises UserError."""
+        if file is not None:
+            super().print_help(file)
+            return
+        from mopt_mlir.output import write_output
+
+        write_output("-", self.format_help().encode())
 
 
 class _Version(argparse.Action):

@@ -94,7 +94,7 @@ def _run(arguments: argparse.Namespace) -> int:
     machine = resolve(options.planned_machine, module)
     names = _public_functions(module)
     if not names:
-        raise UserError("there is no function to run", arguments.input)
+        raise UserError("there is no function to run", source.name)
     screen = Console(stderr=True)
     steps = track(
         names,
@@ -106,14 +106,14 @@ def _run(arguments: argparse.Namespace) -> int:
     found = [_result(source, name, run, options) for name in steps]
     results = [result for result in found if result is not None]
     if not results:
-        raise UserError("none of its functions can be run", arguments.input)
+        raise UserError("none of its functions can be run", source.name)
     print_tables(_table(results, machine, options.threads), NOTES)
     wrong = [result.measured.entry for result in results if not result.is_right]
     if wrong:
         raise UserError(
             f"wrong results, further from the reference than rounding can explain: "
             f"{', '.join(wrong)}; please report it",
-            arguments.input,
+            source.name,
         )
     return 0
 

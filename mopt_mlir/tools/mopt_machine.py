@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from mopt_mlir.machine.calibration import Calibration
 
-HOST = "host"
+HOST = "host"  # as in machine.spec, which takes a while to load
 
 DESCRIPTION = """\
 Print a machine: every figure that plans are made from, its unit, and where it comes from. With
@@ -67,6 +67,8 @@ def _run(arguments: argparse.Namespace) -> int:
     if (arguments.calibrate or arguments.forget) and arguments.machine != HOST:
         action = "measured" if arguments.calibrate else "forgotten"
         raise UserError(f"only this host can be {action}, not '{arguments.machine}'")
+    if arguments.forget and arguments.format != "text":
+        raise UserError("--forget prints no machine; it excludes --format")
     if arguments.forget:
         _print(_forget())
         return 0

@@ -548,6 +548,7 @@ def test_tool_does_not_measure_what_it_cannot_keep(
         (["--threads", "2"], "--threads needs --calibrate"),
         (["--calibrate", "--threads", "two"], "invalid int value: 'two'"),
         (["--calibrate", "--forget"], "not allowed with argument"),
+        (["--forget", "--format", "json"], "--forget prints no machine; it excludes --format"),
         (["--calibrate", "--threads", "0"], "threads=0: this process may use 1 to"),
         (["zen5"], "unknown machine 'zen5'; did you mean 'znver5'?"),
         (["znver5,cores=-1"], "cores: -1 is not from 1 to 10000"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import subprocess
 import sys
 from dataclasses import replace
@@ -197,6 +198,14 @@ def test_functions_that_cannot_be_run_are_left_out(
     assert f"{path}:2:1: warning: 'open' is not run: 'x' has the dynamic shape" in captured.err
     assert f"{path}:6:1: warning: @half cannot be called from C" in captured.err
     assert captured.err.count("warning: ") == 2
+
+
+def test_standard_input_is_called_by_its_name(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"module {}")))
+    assert main(["-"]) == 1
+    assert capsys.readouterr().err == "<stdin>: error: there is no function to run\n"
 
 
 @pytest.mark.parametrize(

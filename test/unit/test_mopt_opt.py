@@ -131,6 +131,14 @@ def test_the_output_may_be_the_input(run, tmp_path):
     assert (tmp_path / "good.mlir").read_text() == text
 
 
+def test_a_new_output_has_the_permissions_that_files_get(run, tmp_path):
+    (tmp_path / "plain").touch()
+    assert run("good.mlir", "-o", "output") == (0, "", "")
+    modes = [(tmp_path / name).stat().st_mode for name in ("plain", "output")]
+    assert modes[0] == modes[1]
+    assert not list(tmp_path.glob(".mopt-*"))
+
+
 def test_an_output_keeps_its_permissions_and_its_links(run, tmp_path):
     (tmp_path / "target").touch(0o640)
     (tmp_path / "link").symlink_to("target")
@@ -150,6 +158,7 @@ def test_an_output_keeps_its_permissions_and_its_links(run, tmp_path):
         (["bad.mlir"], "bad.mlir:2:9: error: expected operation name in quotes\n  return 1\n"),
         (["good.mlir", "-o", "no/out"], "no/out: error: cannot write it: there is no directory"),
         (["good.mlir", "-o", "."], ".: error: cannot write it: it is a directory"),
+        (["good.mlir", "-o", "new/"], "new/: error: cannot write it: it names a directory, and"),
         (["good.mlir", "-o"], "mopt-opt: error: option 'o' needs a value"),
         (["good.mlir", "-o="], "mopt-opt: error: the name of the output file is empty"),
         (["--canonicalise"], "--canonicalise: error: 'canonicalise' is not a registered pass; did"),

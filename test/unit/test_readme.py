@@ -162,6 +162,16 @@ def test_speeds_are_those_of_the_report() -> None:
     assert not reported
 
 
+def test_the_first_words_are_those_of_the_table() -> None:
+    """From which least lead to which largest one core has, on the paper's operators."""
+    text = (ROOT / "README.md").read_text()
+    row = re.compile(r"^\| \w[\w ]+, AVX[-\d]+ \| (\d\.\d\d) ", re.MULTILINE)
+    leads = sorted(row.findall(text), key=float)
+    claimed = re.search(r"run (\d\.\d\d) to (\d\.\d\d) times", text)
+    assert claimed
+    assert claimed.groups() == (leads[0], leads[-1])
+
+
 def reported_speeds() -> Iterator[tuple[str, set[str]]]:
     """Of each comparison in the report its title, and what may be said of it: several things where
     operators share the worst ratio."""

@@ -87,6 +87,14 @@ def test_pass_pipelines_that_nobody_can_be_shown_do_not_end_the_run(tmp_path):
     assert (done.returncode, done.stdout) == (0, b"module {\n}\n")
 
 
+def test_help_that_cannot_be_printed_is_an_error():
+    code = "import sys; from mopt_mlir.tools.mopt_plan import main; sys.exit(main(['--help']))"
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run([sys.executable, "-c", code], stdout=full, stderr=subprocess.PIPE)
+    message = b"<stdout>: error: cannot write it: No space left on device\n"
+    assert (done.returncode, done.stderr) == (1, message)
+
+
 def test_the_files_of_a_directory_do_not_matter_to_which_cpus_there_are(tmp_path, monkeypatch):
     (tmp_path / "ctypes.py").write_text("raise SystemExit(1)")
     monkeypatch.chdir(tmp_path)
