@@ -55,3 +55,7 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'mopt_mlir' has no attribute '{name}'")
     return getattr(import_module(f"mopt_mlir.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, "__version__"})

@@ -8,7 +8,7 @@ them are open.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -70,14 +70,27 @@ class LoopNest:
     def of(problem: Problem, plan: Plan, *, constant_weights: bool = False) -> LoopNest:
         """With `constant_weights`, panels of the whole weights are made when the code is generated,
         not when it runs. `plan` must fit `problem` (see `Plan.check`)."""
-        return _Walk(problem, plan, constant_weights).nest()
+        return _Builder(problem, plan, constant_weights).nest()
 
     @property
     def steps(self) -> tuple[Step, ...]:
         return (*self.shared, *self.split, *self.own, *self.reduction)
 
 
-class _Walk:
+def tile_loops(levels: Iterable[Level]) -> tuple[tuple[str, int], ...]:
+    """`(dim, step)` of the loops from tile to tile of `levels`, from the outside in, also of those
+    that run once."""
+    return tuple((dim, level.tile[dim]) for level in levels for dim in level.order)
+
+
+def loops_of_one_core(problem: Problem, plan: Plan) -> tuple[tuple[str, int], ...]:
+    """`tile_loops` of a plan for one core, and inside of them the loops from register tile to
+    register tile."""
+    registers = ((dim, plan.microkernel.extent(dim)) for dim in problem.parallel_dims)
+    return (*tile_loops(plan.levels), *registers)
+
+
+class _Builder:
     """From the outside in; `sizes` is what is left of each dim inside the loops so far."""
 
     def __init__(self, problem: Problem, plan: Plan, constant_weights: bool) -> None:
@@ -122,11 +135,11 @@ class _Walk:
                 inner = {dim: min(level.tile[dim], size) for dim, size in self.sizes.items()}
                 yield self._pack(inner, cores)
                 packs = False
-            if not left or (not packs and self._streams(level, left)):
+            if not left or (not packs and self._is_left_to_kernel(level, left)):
                 return
             yield from self._loops(level.name, level.order[position : position + 1], level.tile)
 
-    def _streams(self, level: Level, left: Sequence[str]) -> bool:
+    def _is_left_to_kernel(self, level: Level, left: Sequence[str]) -> bool:
         """Whether what is left are only steps through the reduction of one register tile: the
         microkernel runs through all of it, and its accumulators stay in registers."""
         return (

@@ -213,7 +213,8 @@ class Plan:
 
 
 def _prediction(plan: Record) -> Prediction:
-    predicted = plan.record("prediction", [*_names(Prediction), "gap"])  # which follows
+    # the gap follows from the others, and is not read
+    predicted = plan.record("prediction", [*_names(Prediction), "gap"])
     return Prediction(
         predicted.numbers_by_name("seconds"),
         predicted.numbers_by_names("volumes"),

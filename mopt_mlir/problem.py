@@ -160,7 +160,7 @@ class Problem:
                     f"its loop over {dim.name} has {dim.extent} iterations, and plans are made for "
                     f"at most {MOST_POINTS}; split it"
                 )
-        for name, tensor in zip(("input", "weights", "output"), self.tensors, strict=True):
+        for name, tensor in zip(TENSORS, self.tensors, strict=True):
             if (size := tensor.element.size * self._elements(tensor)) > MOST_BYTES:
                 raise NoPlanError(f"its {name} of {size} bytes is larger than any memory; split it")
 

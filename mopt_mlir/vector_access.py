@@ -13,7 +13,7 @@ from typing import Literal
 from mopt_mlir.microkernel import Microkernel
 from mopt_mlir.problem import Problem, Tensor
 
-Moving = Literal["vectors", "transposed", "elements"]
+Way = Literal["vectors", "transposed", "elements"]
 """How elements get from one order to another: in vectors as they are, in squares of vectors that
 are transposed in registers, or one after the other."""
 
@@ -53,7 +53,7 @@ def scalar_dims(problem: Problem, kernel: Microkernel) -> tuple[str, ...]:
 # ---- the output ------------------------------------------------------------------------------
 
 
-def storing(problem: Problem, kernel: Microkernel, scalars: int) -> Moving:
+def storing_way(problem: Problem, kernel: Microkernel, scalars: int) -> Way:
     """How a register tile of so many `scalars` goes to the output: lanes next to each other there
     are whole vectors; lanes across it, while scalars lie along it, are transposed."""
     if problem.output.runs_along(kernel.lanes):
@@ -132,7 +132,7 @@ def needs_panels(problem: Problem, kernel: Microkernel) -> bool:
     return kernel.lanes not in problem.input.dims and not problem.weights.runs_along(kernel.lanes)
 
 
-def packing(problem: Problem, kernel: Microkernel, block: Mapping[str, int]) -> Moving:
+def packing_way(problem: Problem, kernel: Microkernel, block: Mapping[str, int]) -> Way:
     """How a block of weights, of `block` elements per dim, gets into its panels: output channels
     next to each other are copied in vectors; where those of a channel are a dense row, and the
     block spans all reduction dims but the outermost, they are transposed."""
@@ -149,7 +149,7 @@ def packing(problem: Problem, kernel: Microkernel, block: Mapping[str, int]) -> 
 def is_transposed(problem: Problem, kernel: Microkernel) -> bool:
     """Whether weights are packed in whole vectors that have to be transposed for it."""
     whole = problem.extents
-    return needs_panels(problem, kernel) and packing(problem, kernel, whole) == "transposed"
+    return needs_panels(problem, kernel) and packing_way(problem, kernel, whole) == "transposed"
 
 
 def whole_to_pack(problem: Problem, kernel: Microkernel) -> Sequence[str]:

@@ -22,7 +22,7 @@ class LowerToLLVMPass(Pass):
     is private and not used, such as plain weights that were packed, is dropped.
 
     linalg operations that are still there become plain loops, ordered such that LLVM can vectorise
-    the innermost ones. It is kept from all other loops. A `linalg.softmax` on tensors is taken
+    the innermost ones. LLVM vectorises no others. A `linalg.softmax` on tensors is taken
     apart first.
 
     `affine.parallel` and `scf.parallel` become OpenMP parallel loops unless `threads` is 1.

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from difflib import get_close_matches
 from math import inf
 from pathlib import Path
 
 from mopt_mlir.diagnostics import UserError
 from mopt_mlir.output import make_directory
 from mopt_mlir.planning.operators import TABLE1
+from mopt_mlir.wording import guess
 
 from .. import environment
 from ..commands import console, progress_bar
@@ -132,9 +132,9 @@ def _operators(arguments: argparse.Namespace) -> list[Workload]:
 def _spec(arguments: argparse.Namespace) -> str:
     """Where the operators are from: Table 1, or the path of a list."""
     name = arguments.operators
-    near = get_close_matches(name, [TABLE1, *LISTS], 1)
-    if near and name not in near and not Path(name).exists():
-        raise UserError(f"there is no such file; did you mean '{near[0]}'?", name)
+    lists = (TABLE1, *LISTS)
+    if name not in lists and not Path(name).exists() and (hint := guess(name, lists)):
+        raise UserError(f"there is no such file; {hint}", name)
     return str(LISTS.get(name, name))
 
 

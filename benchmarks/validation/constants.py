@@ -111,7 +111,7 @@ def _shared_costs() -> Rows:
         [
             "weight of each resource in the objective beside the slowest one",
             "{:.0%}, {:.0%} of L2, by the slots of an operation".format(
-                cost.BESIDE["core"], cost.BESIDE["L2"]
+                cost.EXPOSED["core"], cost.EXPOSED["L2"]
             ),
             "confirmed with own plans of Table 1 and the test set, Zen 4 and Zen 5; "
             "L2's: own plans of all three sets, Zen 4",
@@ -139,7 +139,7 @@ def _predicted_times() -> Rows:
     return [
         [
             "part of a resource's time on top of the slowest one's",
-            ", ".join(f"{part:.0%} of {name}" for name, part in times.EXPOSED.items()),
+            ", ".join(f"{part:.0%} of {name}" for name, part in times.EXPOSED_OF_ANY_PLAN.items()),
             _FITTED,
         ],
         ["between two visits", f"{visits.DRAIN_CYCLES:g} cycles", _FITTED],
@@ -191,7 +191,7 @@ def _generated_code() -> Rows:
             "with channels last: bytes between rows of weights that are asked for, multiply-adds "
             "beside which that does not weigh, lines asked for at once, step in which pixels are "
             "asked for",
-            f"{prefetch_weights.NEAR_ROWS_BYTES}, {prefetch_weights.MANY_PRODUCTS}, "
+            f"{prefetch_weights.NEAR_ROWS_BYTES}, {prefetch_budget.MANY_PRODUCTS}, "
             f"{prefetch_budget.AT_ONCE}, {prefetch_pixels.LATE}",
             "own plans of all three sets with NHWC and HWCF, Zen 4; the third is guessed",
         ],
@@ -207,7 +207,7 @@ def _generated_code() -> Rows:
         ],
         [
             "steps of which one asks for the next panels, where they have fewer than "
-            f"{prefetch_weights.MANY_PRODUCTS} multiply-adds",
+            f"{prefetch_budget.MANY_PRODUCTS} multiply-adds",
             f"{prefetch_panels.MOST_STEPS}",
             "own plans of Table 1 with NHWC, HWCF and constant weights, Zen 3",
         ],

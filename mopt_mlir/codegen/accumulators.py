@@ -1,6 +1,6 @@
 """Where accumulators come from and go to: fill, bias, partial sums, the output.
 
-`vector_access.storing` says which of three ways they take to the output.
+`vector_access.storing_way` says which of three ways they take to the output.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from mopt_mlir.codegen.ranges import Range
 from mopt_mlir.codegen.register_tile import RegisterTile
 from mopt_mlir.codegen.transpose import transpose
 from mopt_mlir.problem import Problem
-from mopt_mlir.vector_access import dim_along_output, runs, storing
+from mopt_mlir.vector_access import dim_along_output, runs, storing_way
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ class Accumulators:
     def write(self, accumulators: Sequence[Any], *, onto: bool = False) -> None:
         """Store every valid element of the accumulators to the output, or its sum with what is
         there, if `onto` that."""
-        way = storing(self.problem, self.tile.kernel, len(self.tile.scalars))
+        way = storing_way(self.problem, self.tile.kernel, len(self.tile.scalars))
         if way == "vectors":
             self._write_vectors(accumulators, onto)
         elif way == "transposed":

@@ -15,7 +15,7 @@ from mopt_mlir.codegen.ranges import Range
 from mopt_mlir.codegen.transpose import transpose
 from mopt_mlir.microkernel import Microkernel
 from mopt_mlir.problem import Problem
-from mopt_mlir.vector_access import Moving, packing
+from mopt_mlir.vector_access import Way, packing_way
 
 PREFETCH_BYTES = 256
 """How far ahead a row of weights is prefetched: the rows of a panel are too many streams for the
@@ -53,7 +53,7 @@ class PanelCopy:
     weights: Any
     panels: Panels
     ranges: Mapping[str, Range]
-    way: Moving
+    way: Way
     flat: FlatViews | None = None
 
     @staticmethod
@@ -66,7 +66,7 @@ class PanelCopy:
         ranges: Mapping[str, Range],
     ) -> PanelCopy:
         block = {dim: range_.size for dim, range_ in ranges.items()}
-        way = packing(problem, kernel, block)
+        way = packing_way(problem, kernel, block)
         copy = PanelCopy(builder, problem, kernel, weights, panels, ranges, way)
         return replace(copy, flat=_flat_views(copy)) if way == "transposed" else copy
 

@@ -1,4 +1,4 @@
-"""Which of several ways to compute the same is fastest here, noise notwithstanding."""
+"""Timing alternatives in turns, and which is fastest despite noise."""
 
 from __future__ import annotations
 

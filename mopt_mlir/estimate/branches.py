@@ -1,10 +1,10 @@
-"""How often a core does not foresee whether a loop goes on."""
+"""Mispredicted branches: how often a core does not foresee the end of a loop."""
 
 from __future__ import annotations
 
 from collections import Counter
-from math import prod
 
+from mopt_mlir.loop_nest import loops_of_one_core
 from mopt_mlir.machine.machine import Machine
 from mopt_mlir.model.volume import Pieces, cut
 from mopt_mlir.plan import Plan
@@ -26,18 +26,13 @@ def mispredictions(problem: Problem, plan: Plan) -> float:
     We take it to expect that a loop runs as often as it does most often: of loops that always run
     equally often it foresees the end, from what the last few hundred branches did.
     """
-    units = {dim: plan.microkernel.extent(dim) for dim in problem.parallel_dims}
-    bands = [(level.order, level.tile) for level in plan.levels]
-    bands.append((problem.parallel_dims, {**plan.levels[-1].tile, **units}))
-    pieces: dict[str, Pieces] = {dim: {problem.extent(dim): 1} for dim in problem.names}
-    found = 0.0
-    for order, tile in bands:
-        tiles = {dim: cut(pieces[dim], tile[dim]) for dim in problem.names}
-        starts = prod(sum(pieces[dim].values()) for dim in problem.names)
-        for dim in order:  # outermost first
-            found += starts * _irregular(pieces[dim], tile[dim])
-            starts = starts // sum(pieces[dim].values()) * sum(tiles[dim].values())
-        pieces = tiles
+    pieces: dict[str, Pieces] = {dim: {extent: 1} for dim, extent in problem.extents.items()}
+    starts, found = 1, 0.0
+    for dim, step in loops_of_one_core(problem, plan):
+        tiles = cut(pieces[dim], step)
+        found += starts * _irregular(pieces[dim], step)
+        starts = starts // sum(pieces[dim].values()) * sum(tiles.values())
+        pieces[dim] = tiles
     return found
 
 

@@ -9,6 +9,7 @@ from itertools import pairwise
 from math import gcd, prod
 from typing import NamedTuple
 
+from mopt_mlir.loop_nest import tile_loops
 from mopt_mlir.model.conflicts import PAGE
 from mopt_mlir.model.footprint import MemoryAxis, memory_axes
 from mopt_mlir.plan import Plan
@@ -51,9 +52,7 @@ class CachedNest:
         self.lines, self.sets = tuple(lines), sets
         self.whole = tuple(problem.extents[dim] for dim in problem.names)
         self.loops = [
-            (self.names.index(dim), level.tile[dim])
-            for level in plan.levels[:depth]
-            for dim in level.order
+            (self.names.index(dim), step) for dim, step in tile_loops(plan.levels[:depth])
         ]
         self.parts = [
             parts_in_lines(problem, tensor, line)

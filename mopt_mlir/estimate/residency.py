@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from math import prod
 
 from mopt_mlir.estimate.nest import CachedNest, parts_in_lines
+from mopt_mlir.loop_nest import tile_loops
 from mopt_mlir.machine.machine import Machine
 from mopt_mlir.model.conflicts import crowded_lines, touched_lines
 from mopt_mlir.model.cost import FILLED_FROM, visits_of
@@ -130,7 +131,7 @@ def _sums(problem: Problem, machine: Machine, plan: Plan, level: str) -> float:
     if keeps_sums_in_output(problem, plan.microkernel) or visits_of(problem, plan) == 1:
         return 0.0
     sizes = dict(problem.extents)
-    for dim, tile in ((dim, level.tile[dim]) for level in plan.levels for dim in level.order):
+    for dim, tile in tile_loops(plan.levels):
         if tile < sizes[dim] and dim in problem.reduction_dims:
             break  # the buffer is for what this loop visits several times
         sizes[dim] = min(sizes[dim], tile)

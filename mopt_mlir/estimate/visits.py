@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from mopt_mlir.loop_nest import loops_of_one_core
 from mopt_mlir.machine.machine import Cache, Machine
 from mopt_mlir.model.conflicts import conflicting_lines
 from mopt_mlir.model.microkernel import (
@@ -114,13 +115,12 @@ def _evicted(problem: Problem, plan: Plan, cache: Cache) -> float:
 def _loops(problem: Problem, plan: Plan) -> Iterator[tuple[str, int, int]]:
     """The loops around a register tile that run more than once, from the innermost on: their dims,
     what they step by, and where they end."""
-    kernel = {dim: plan.microkernel.extent(dim) for dim in problem.parallel_dims}
-    inner = [(problem.parallel_dims, kernel), *((v.order, v.tile) for v in reversed(plan.levels))]
-    ends = [*(level.tile for level in reversed(plan.levels)), problem.extents]
-    for (order, steps), end in zip(inner, ends, strict=True):
-        for dim in reversed(order):
-            if steps[dim] < end[dim]:
-                yield dim, steps[dim], end[dim]
+    sizes, found = dict(problem.extents), []
+    for dim, step in loops_of_one_core(problem, plan):
+        if step < sizes[dim]:
+            found.append((dim, step, sizes[dim]))
+            sizes[dim] = step
+    return reversed(found)
 
 
 def _pieces(problem: Problem, plan: Plan, dim: str) -> Pieces:

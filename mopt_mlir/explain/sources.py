@@ -14,6 +14,7 @@ from mopt_mlir.explain.analysis import explain
 from mopt_mlir.explain.explanation import Explanation
 from mopt_mlir.func_ops import VISIBILITY, functions_of, name_of
 from mopt_mlir.machine import Machine, resolve
+from mopt_mlir.machine.spec import AUTO
 from mopt_mlir.pipeline.loading import errors_raised, keep_only, load_module
 from mopt_mlir.plan import Plan
 from mopt_mlir.planning.operators import OF_LISTS_ONLY, is_list, names_of, read_list
@@ -22,9 +23,6 @@ from mopt_mlir.planning.planner import Planner
 from mopt_mlir.planning.solving import Planning, Request
 from mopt_mlir.problem import NoPlanError, Problem
 from mopt_mlir.wording import instead_of
-
-ANY = "auto"
-"""The machine that a plan was made for, or where there is no plan yet, this host."""
 
 RIVALS = 5
 """Plans of the solver that a plan is compared with."""
@@ -45,7 +43,7 @@ def explain_source(
     *,
     entry: str | None = None,
     operator: str | None = None,
-    machine: str = ANY,
+    machine: str = AUTO,
     threads: int = 1,
     constant_weights: bool = False,
     plan_cache: bool = True,
@@ -115,7 +113,7 @@ def _of_module(
     for name, planned in zip(names, found, strict=True):
         operation = planned.convolution.operation
         chosen = planning.machine
-        if machine == ANY and NAME in operation.attributes:
+        if machine == AUTO and NAME in operation.attributes:
             chosen = _machine_of(planned.plan, planning.machine, operation.location)
         _check_cores(planned.plan, chosen, operation.location)
         constant = planned.constant is not None

@@ -15,6 +15,7 @@ from typing import Any
 from mopt_mlir.bindings import Bindings
 from mopt_mlir.linalg.initializer import Initializer, initializer_of
 from mopt_mlir.problem import (
+    TENSORS,
     Dim,
     ElementType,
     LinearForm,
@@ -27,7 +28,7 @@ from mopt_mlir.problem import (
 IMAGE_NAMES = ("d", "h", "w")
 FILTER_NAMES = ("q", "r", "s")
 
-MOST_BYTES = 1 << 63
+ADDRESSABLE_BYTES = 1 << 63
 """Of an operand, which MLIR asks for the strides of: it ends the process where they overflow."""
 
 
@@ -151,7 +152,7 @@ def _check_type(type_: Any, bindings: Bindings) -> None:
         )
     if 0 in type_.shape:
         raise UnsupportedError(f"its operand type {type_} has no elements")
-    if prod(type_.shape) * type_.element_type.width >= 8 * MOST_BYTES:
+    if prod(type_.shape) * type_.element_type.width >= 8 * ADDRESSABLE_BYTES:
         raise UnsupportedError(f"its operand type {type_} has more bytes than there are addresses")
     if isinstance(type_, ir.RankedTensorType) and type_.encoding is not None:
         raise UnsupportedError(f"its operand type {type_} has an encoding")
@@ -168,7 +169,7 @@ def _problem(operation: Any, types: list[Any], element: ElementType, bindings: B
     forms = [
         [_linear_form(expr, position_names, bindings) for expr in map_.results] for map_ in maps
     ]
-    for operand, form in zip(("input", "weights", "output"), forms, strict=True):
+    for operand, form in zip(TENSORS, forms, strict=True):
         loops = [dim for axis in form for dim in axis.dims]
         if len(loops) != len(set(loops)):  # a diagonal
             raise UnsupportedError(f"one of its loops moves along two axes of the {operand}")
@@ -185,7 +186,7 @@ def _problem(operation: Any, types: list[Any], element: ElementType, bindings: B
         dims,
         *(
             Tensor(name, element, tuple(axes), _strides(type_, axes, extents, bindings))
-            for name, axes, type_ in zip(("input", "weights", "output"), forms, types, strict=True)
+            for name, axes, type_ in zip(TENSORS, forms, types, strict=True)
         ),
     )
 

@@ -1,4 +1,4 @@
-"""Accesses as an address that varies and a constant distance, which instructions take for free.
+"""Accesses as a varying address plus a constant displacement, which x86 encodes for free.
 
 The elements of a register tile lie at constant distances from each other. If each is an index of
 its own, LLVM moves what it can of every single one out of the loops: dozens of pointers that no

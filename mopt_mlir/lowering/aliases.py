@@ -1,4 +1,4 @@
-"""Copies of tensors that MLIR 22's bufferisation takes for apart though they share a buffer.
+"""Copies of tensors that MLIR 22's bufferisation takes for distinct though they share a buffer.
 
 It writes in place to what a loop, a branch or a call gives back, if nothing else that it knows of
 is read later. Where two results are one tensor, or one is a tensor from outside, it does not know;

@@ -1,4 +1,4 @@
-"""Calls of native functions that are to Python as its own built-in functions are.
+"""Native functions as Python built-ins (PyCFunction), to keep ctypes out of calls.
 
 ctypes converts arguments and looks for what to do with them at every call. With cold caches, in
 which none of its code is left, that takes 9 us on a Zen 4, a tenth of a small convolution. Python

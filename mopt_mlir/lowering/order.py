@@ -1,4 +1,4 @@
-"""Loads of a microkernel stay with the multiply-adds that they are for.
+"""Keep the loads of a microkernel next to the multiply-adds that use them.
 
 LLVM would load several steps' operands together, or keep those that two steps share, and spill sums
 to have registers for that. Nothing is loaded across a piece of assembly that may change all memory,

@@ -1,4 +1,4 @@
-"""What LLVM cannot see of a parallel region, as that becomes a function of its own.
+"""What LLVM forgets of loop counters when a parallel region is outlined, said again.
 
 The counters of loops around it arrive as parameters, of which nothing is known: what happens in
 every eighth step of a reduction is then asked for in each. (On a Zen 3 with two cores a 1x1 layer

@@ -1,4 +1,4 @@
-"""Caches that hold nothing of what ran before."""
+"""Flushing the caches before a cold run."""
 
 from __future__ import annotations
 

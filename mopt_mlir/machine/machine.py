@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, dataclass, fields, replace
-from difflib import get_close_matches
 from typing import Any
 
 from mopt_mlir.machine.ranges import check_range
 from mopt_mlir.problem import ElementType
+from mopt_mlir.wording import guess
 
 CACHE_NAMES = ("L1", "L2", "L3")
 
@@ -222,9 +222,9 @@ def _kind(key: str) -> type:
     if name not in known or (dot and cache not in CACHE_NAMES):
         names = [*field_kinds(Machine), *(f"L1.{name}" for name in field_kinds(Cache))]
         level = cache if cache in CACHE_NAMES else CACHE_NAMES[0]
-        near = get_close_matches(key, [name.replace("L1.", f"{level}.") for name in names], 1)
-        hint = f"did you mean '{near[0]}'? " if near else ""
-        raise ValueError(f"unknown field '{key}'; {hint}known: {', '.join(names)} (and L2, L3)")
+        hint = guess(key, (name.replace("L1.", f"{level}.") for name in names))
+        known_fields = f"known: {', '.join(names)} (and L2, L3)"
+        raise ValueError(f"unknown field '{key}'; {hint and hint + ' '}{known_fields}")
     return known[name]
 
 

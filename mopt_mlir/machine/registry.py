@@ -20,6 +20,7 @@ from mopt_mlir.machine.provenance import (
     describe_file,
 )
 from mopt_mlir.machine.spec import AUTO, HOST, MachineSpec
+from mopt_mlir.wording import guess
 
 SHIPPED = Path(__file__).parent
 """The machine files lie beside this module, also in a wheel."""
@@ -115,11 +116,7 @@ def _refined(host: Described, module: Any) -> Described:
 
 
 def _unknown(name: str) -> str:
-    from difflib import get_close_matches
-
     known = (AUTO, HOST, *names())
-    near = get_close_matches(name.lower(), known, n=1)
-    hint = f"did you mean '{near[0]}'? " if near else ""
-    return (
-        f"unknown machine '{name}'; {hint}known: {', '.join(known)}, and the path of a .toml file"
-    )
+    hint = guess(name.lower(), known)
+    others = f"known: {', '.join(known)}, and the path of a .toml file"
+    return f"unknown machine '{name}'; {hint and hint + ' '}{others}"

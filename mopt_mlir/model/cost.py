@@ -40,34 +40,31 @@ MEMORY: tuple[str, ...] = ("L1", "L2", "L3", "DRAM")
 """Resources that move data, each named after where it is read from."""
 
 FILLED_FROM = {"L3": "DRAM", "L2": "L3", "L1": "L2"}
-"""The resource that is busy while the tiles of a level are filled."""
-
-FILLS = tuple(FILLED_FROM[level] for level in LEVELS)
-"""The resources that are busy while tiles are filled, in the order of LEVELS."""
+"""The resource that is busy while the tiles of a level are filled, in the order of LEVELS."""
 
 PARALLEL_START = 5e-6
 """Seconds to hand work to other cores and to wait for the last one; nothing overlaps with it."""
 
-BESIDE: Mapping[str, float] = {"core": 0.05, "L1": 0.05, "L2": 0.12, "L3": 0.05, "DRAM": 0.05}
-"""Weight of each resource's time beside the slowest one's: resources overlap well, not perfectly,
-and the pure min-max is heavily degenerate. (L2's was tried with own plans of all three sets on Zen
-4: those that change take 2.2% less time with AVX2 code than with 0.05.)"""
+EXPOSED: Mapping[str, float] = {"core": 0.05, "L1": 0.05, "L2": 0.12, "L3": 0.05, "DRAM": 0.05}
+"""Part of each resource's time that comes on top of the slowest one's: resources overlap well, not
+perfectly, and the pure min-max is heavily degenerate. (L2's was tried with own plans of all three
+sets on Zen 4: those that change take 2.2% less time with AVX2 code than with 0.05.)"""
 
 
-def beside(machine: Machine) -> Mapping[str, float]:
-    """`BESIDE` on a machine. Where its vectors take several slots, what a core has in flight keeps
+def exposed_parts(machine: Machine) -> Mapping[str, float]:
+    """`EXPOSED` on a machine. Where its vectors take several slots, what a core has in flight keeps
     it busy for a part of each miss of L1, as in predicted times. (Own plans of AVX-512 code on Zen
     4 that change take 0.6% less time for it.)"""
-    return {**BESIDE, "L2": BESIDE["L2"] / machine.slots(machine.vector_bits)}
+    return {**EXPOSED, "L2": EXPOSED["L2"] / machine.slots(machine.vector_bits)}
 
 
 def objective(machine: Machine, seconds: Mapping[str, float]) -> float:
     """The slowest resource plus a little of all; a core computes and packs one after the other, and
     all resources wait while work is handed out."""
-    weights = beside(machine)
+    parts = exposed_parts(machine)
     busy = {"core": seconds["compute"] + seconds["packing"]}
     busy |= {name: seconds[name] for name in MEMORY}
-    share = sum(weights[name] * time for name, time in busy.items())
+    share = sum(parts[name] * time for name, time in busy.items())
     return seconds["parallel"] + max(busy.values()) + share
 
 
@@ -289,11 +286,11 @@ def _visits(problem: Problem, plan: Plan, walk: _Walk) -> int:
     """
     level, tiling, outer = plan.levels[-1], walk.levels[-1], walk.outer[-1]
     kernel = plan.microkernel
-    streams: frozenset[str] = frozenset()
+    carried: frozenset[str] = frozenset()
     single = all(level.tile[dim] <= kernel.extent(dim) for dim in problem.parallel_dims)
     if single and plan.packing != level.name:
-        streams = reuse_of(problem, live_order(problem, level.order, tiling, outer))[-1].inside
-    return prod((outer if d in streams else tiling).tiles[d] for d in problem.reduction_dims)
+        carried = reuse_of(problem, live_order(problem, level.order, tiling, outer))[-1].inside
+    return prod((outer if d in carried else tiling).tiles[d] for d in problem.reduction_dims)
 
 
 def _moved(

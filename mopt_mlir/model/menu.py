@@ -1,10 +1,11 @@
-"""The microkernels that can be generated for a problem.
+"""The microkernels that the model can price for a problem.
 
 Three families: lanes over the output channels (weights in packed panels, unless the channels are
 contiguous; input broadcast; any layout and stride), lanes over a dim that the weights lack and that
 is contiguous in input and output (input vectors, weights broadcast from where they are), and lanes
 over groups that are contiguous in all three (input vectors times weight vectors, as in a depthwise
-convolution with channels last).
+convolution with channels last). Of the last no code is generated yet: no operation becomes a
+problem with groups.
 """
 
 from __future__ import annotations

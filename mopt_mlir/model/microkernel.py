@@ -22,7 +22,7 @@ from mopt_mlir.vector_access import (
     runs,
     scalar_offsets,
     scalar_operand,
-    storing,
+    storing_way,
 )
 
 LOOP_CYCLES = 0.25
@@ -359,7 +359,7 @@ def _output_cycles(
     rows = prod(size for dim, size in tile.items() if dim != kernel.lanes)
     lanes, size = tile[kernel.lanes], problem.output.element.size
     slots = vector_slots(problem, machine, kernel)
-    way = storing(problem, kernel, rows)
+    way = storing_way(problem, kernel, rows)
     if way == "vectors":
         return store_cycles(machine, rows * _stores(kernel, size, lanes) * slots)
     if way == "elements":

@@ -1,4 +1,4 @@
-"""What it takes to pack weights into panels, and what not to: cycles of a core, and waiting."""
+"""What packing weights costs, and reading them in place instead: cycles, and waiting."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from mopt_mlir.microkernel import Microkernel
 from mopt_mlir.model.conflicts import conflicting_lines
 from mopt_mlir.model.microkernel import exposed, vector_slots
 from mopt_mlir.model.rates import Rates
-from mopt_mlir.plan import Plan, Prediction
+from mopt_mlir.plan import Plan
 from mopt_mlir.problem import Problem, Role
-from mopt_mlir.vector_access import packing
+from mopt_mlir.vector_access import packing_way
 
 PACK_CYCLES: Mapping[str, float] = {"whole": 0.38, "L3": 0.38, "L2": 0.31, "L1": 0.17}
 """Cycles to move one weight into its panel, by the place of packing: loads, a transposition in
@@ -34,7 +34,7 @@ PACK_ROW_CYCLES = 10.0
 memory, and few of them are under way. (Measured on Zen 4: own plans of layers with images of 7x7
 take 9 to 12 cycles for rows of 16 and of 24 channels. With it 29 own plans of AVX2 code take 0.7%
 less time, five of AVX-512 code 0.3%.) Rows that are packed again come from nearer, and move like
-others: see `packed_again_seconds`."""
+others: see `estimate.times`."""
 
 PACK_PASSES = 3
 """Weights are read, the lines of the panel are read for the stores to them, and written back."""
@@ -64,7 +64,7 @@ common to all of them."""
 
 def pack_cycles(problem: Problem, kernel: Microkernel, place: str) -> float:
     """Cycles to pack one weight at `place`, in whole vectors where their memory lets it."""
-    way = packing(problem, kernel, problem.extents)
+    way = packing_way(problem, kernel, problem.extents)
     if way == "vectors":
         return max(PACK_CYCLES[place], PACK_ROW_CYCLES / kernel.extent(kernel.lanes))
     return PACK_CYCLES[place] if way == "transposed" else ELEMENT_CYCLES
@@ -76,33 +76,15 @@ def cycles_per_weight(problem: Problem, machine: Machine, plan: Plan) -> float:
     kernel, cycles = plan.microkernel, pack_cycles(problem, plan.microkernel, plan.packing)
     block = plan.packed_block(problem)
     whole = all(block[dim] == problem.extent(dim) for dim in kernel.reduction)
-    if whole or packing(problem, kernel, problem.extents) != "transposed":
+    if whole or packing_way(problem, kernel, problem.extents) != "transposed":
         return cycles
     width = {kernel.lanes: kernel.extent(kernel.lanes)}
     crowded = conflicting_lines(problem.weights, width, machine.cache("L1")) / width[kernel.lanes]
-    if packing(problem, kernel, block) == "elements":
+    if packing_way(problem, kernel, block) == "elements":
         return ELEMENT_CYCLES + PACK_CONFLICT_CYCLES * crowded
     row = prod(block[dim] for dim in kernel.reduction)
     rest = row % kernel.vector / row
     return (1 - rest) * cycles + rest * (REST_CYCLES + PACK_CONFLICT_CYCLES * crowded)
-
-
-def packed_again_seconds(
-    problem: Problem, machine: Machine, plan: Plan, predicted: Prediction
-) -> float:
-    """Seconds that the prediction for a plan on one core counts too much for weights that are
-    packed again: their rows come from a cache then, and take PACK_CYCLES. The objective counts all
-    of them alike, as good plans hardly pack any weight twice. (Measured on Zen 4 with weights that
-    are packed at L1 up to 56 times: 2 to 3 cycles for a row of 16, 4 for one of 24, 6 to 8 for one
-    of 32. Sampled plans of Table 1 with channels last ask for the same.)"""
-    kernel, place = plan.microkernel, plan.packing
-    if place == "none" or packing(problem, kernel, problem.extents) != "vectors":
-        return 0.0
-    element = problem.weights.element.size
-    packed = predicted.volumes["L1"].get("packing", 0.0) / (PACK_PASSES * element)
-    again = packed - prod(problem.extent(dim) for dim in problem.weights.dims)
-    more = pack_cycles(problem, kernel, place) - PACK_CYCLES[place]
-    return max(0.0, again) * more / (1e9 * machine.frequency)
 
 
 def in_place_exposed(problem: Problem, machine: Machine, kernel: Microkernel) -> float:

@@ -1,4 +1,4 @@
-"""What tiles take of caches: in lines, and where few of these are all that they find, in more.
+"""How much room a tile takes in a cache: whole lines, and more where rows fall on few sets.
 
 Which lines there are depends on where the rows of a tensor begin; a plan has to fit by this count.
 """

@@ -2,7 +2,7 @@
 
 Sec. 8, as printed, with these readings:
 - `pm` is one class of loop orders per level, and the loop over all of them is left to the solver,
-  which has them as binaries (`solver.dominance`);
+  which has them as binaries (`solver.arg_min_solve`);
 - the register tile is fixed: that of the most promising microkernel and split between cores of the
   exact solver, so that what is compared is how tiles and orders are found. The level of the
   registers takes part in the comparisons, but there is nothing to find for it;
@@ -23,15 +23,14 @@ from time import perf_counter
 import numpy as np
 
 from mopt_mlir.machine.machine import Machine
-from mopt_mlir.model.cost import predict
 from mopt_mlir.model.room import cache_bytes, usable
 from mopt_mlir.plan import LEVELS, TIME_LIMIT, Plan
 from mopt_mlir.problem import Problem
+from mopt_mlir.solver.arg_min_solve import REGISTERS, LevelSolution, StepSolution, arg_min_solve
 from mopt_mlir.solver.arrays import Ints
-from mopt_mlir.solver.dominance import REGISTERS, LevelSolution, StepSolution, arg_min_solve
 from mopt_mlir.solver.evaluate import Evaluator
 from mopt_mlir.solver.fitting import first_that_fits
-from mopt_mlir.solver.plans import plan_with
+from mopt_mlir.solver.plans import plan_with, predicted
 from mopt_mlir.solver.space import Choice, choices
 
 TIE = 2e-3
@@ -70,15 +69,12 @@ def algorithm1(
     plans = [plan for plan in plans if _fits(problem, machine, plan)]
     return min(
         (
-            replace(
+            predicted(
+                problem,
+                machine,
                 plan,
-                prediction=predict(
-                    problem,
-                    machine,
-                    plan,
-                    constant_weights=constant_weights,
-                    lower_bound=options[0].bound,
-                ),
+                constant_weights=constant_weights,
+                lower_bound=options[0].bound,
             )
             for plan in plans
         ),

@@ -7,18 +7,17 @@ and mostly alike, so the second is not the next best but one that differs much a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from mopt_mlir.machine.machine import Machine
-from mopt_mlir.model.cost import predict
 from mopt_mlir.plan import GAP, LEVELS, PACKINGS, TIME_LIMIT, Plan
 from mopt_mlir.problem import Problem
 from mopt_mlir.solver.arrays import Floats, Ints
 from mopt_mlir.solver.certified import Certified, certify
 from mopt_mlir.solver.evaluate import Evaluator
-from mopt_mlir.solver.plans import plan_of
+from mopt_mlir.solver.plans import plan_of, predicted
 from mopt_mlir.solver.search import descend, moves
 from mopt_mlir.solver.space import Choice
 
@@ -72,11 +71,8 @@ def candidates(
     first = plan_of(found.evaluate, found.tiling, threads)
     plans = [first, *(plan_of(*one, threads) for one in _spread(found, pools, k - 1))]
     return tuple(
-        replace(
-            plan,
-            prediction=predict(
-                problem, machine, plan, constant_weights=constant_weights, lower_bound=found.bound
-            ),
+        predicted(
+            problem, machine, plan, constant_weights=constant_weights, lower_bound=found.bound
         )
         for plan in plans
     )
@@ -90,7 +86,7 @@ def _varied(found: Certified) -> list[Choice]:
     for choice in rest:
         kernel = choice.kernel
         split = tuple(choice.parallel.items())
-        shape = kernel.lanes, kernel.extent(kernel.lanes), choice.packed, split
+        shape = kernel.lanes, kernel.extent(kernel.lanes), choice.reads_panels, split
         shapes.setdefault(shape, []).append(choice)
     turns = max(map(len, shapes.values()), default=0)
     ordered = [row[turn] for turn in range(turns) for row in shapes.values() if turn < len(row)]

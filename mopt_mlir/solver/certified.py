@@ -7,18 +7,17 @@ Local search gives a plan (`incumbent`), SCIP a lower bound on every plan and be
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from time import perf_counter
 
 from mopt_mlir.machine.machine import Machine
-from mopt_mlir.model.cost import predict
 from mopt_mlir.plan import GAP, TIME_LIMIT, Plan
 from mopt_mlir.problem import Problem
 from mopt_mlir.solver.algorithm1 import algorithm1
 from mopt_mlir.solver.arrays import Ints
 from mopt_mlir.solver.evaluate import Evaluator
 from mopt_mlir.solver.incumbent import Incumbent
-from mopt_mlir.solver.plans import plan_of
+from mopt_mlir.solver.plans import plan_of, predicted
 from mopt_mlir.solver.proof import Proof
 from mopt_mlir.solver.search import with_fewer_sums
 from mopt_mlir.solver.space import Choice, choices
@@ -77,11 +76,8 @@ def solve(
         problem, machine, threads, constant_weights=constant_weights, gap=gap, time_limit=time_limit
     )
     plan = plan_of(found.evaluate, found.tiling, threads)
-    return replace(
-        plan,
-        prediction=predict(
-            problem, machine, plan, constant_weights=constant_weights, lower_bound=found.bound
-        ),
+    return predicted(
+        problem, machine, plan, constant_weights=constant_weights, lower_bound=found.bound
     )
 
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from mopt_mlir.machine.machine import Machine
 from mopt_mlir.model.classes import PermutationClass, Reuse, permutation_classes
-from mopt_mlir.model.cost import FILLS, MEMORY, PARALLEL_START, beside
+from mopt_mlir.model.cost import FILLED_FROM, MEMORY, PARALLEL_START, exposed_parts
 from mopt_mlir.model.footprint import joined_dims
 from mopt_mlir.model.packing import PACKED_COPIES, in_place_exposed
 from mopt_mlir.model.rates import OUTPUT_PASSES
@@ -73,13 +73,13 @@ class _Traffic:
 @dataclass(frozen=True)
 class _Registers:
     """What follows from how far kernels run through the reduction, per tiling: seconds of a core,
-    of L1, and of DRAM beyond what volumes say; whether the output goes `past` the caches, and
-    whether register tiles are visited `again`."""
+    of L1, and of DRAM beyond what volumes say; whether the output is `streamed` past the
+    caches, and whether register tiles are visited `again`."""
 
     core: Floats
     l1: Floats
     beyond: Floats
-    past: npt.NDArray[np.bool_]
+    streamed: npt.NDArray[np.bool_]
     again: npt.NDArray[np.bool_]
 
 
@@ -98,11 +98,11 @@ class Evaluator:
         self._at = {dim: index for index, dim in enumerate(names)}
         self._parallel = [self._at[dim] for dim in problem.parallel_dims]
         self._spanned = [self._at[dim] for dim in whole_to_pack(problem, choice.kernel)]
-        self._beside = beside(machine)
+        self._exposed = exposed_parts(machine)
         self._capacity = np.array([usable(machine, level) for level in LEVELS])
         self._axes, self._room = (  # what a tile brings in, and what has to fit
             {
-                (level, index): axes(problem, machine, tensor, level, choice.packed)
+                (level, index): axes(problem, machine, tensor, level, choice.reads_panels)
                 for level in LEVELS
                 for index, tensor in enumerate(problem.tensors)
             }
@@ -150,13 +150,13 @@ class Evaluator:
         streamed, again = (np.zeros(len(tilings), dtype=np.bool_) for _ in range(2))
         registers: dict[frozenset[str], _Registers] = {}
         for scenario in self._scenarios:
-            streams = scenario.streams
-            if streams not in registers:
-                visits = self._visits(walk, streams, single)
+            carried = scenario.carried
+            if carried not in registers:
+                visits = self._visits(walk, carried, single)
                 beyond = self._beyond_volume(visits, traffic[0].output, runs)
                 core, l1 = self._register_seconds(visits, innermost.covered)
-                registers[streams] = _Registers(core, l1, beyond + sums, beyond < runs, visits > 1)
-            found, at_first = registers[streams], waiting[scenario.packing]
+                registers[carried] = _Registers(core, l1, beyond + sums, beyond < runs, visits > 1)
+            found, at_first = registers[carried], waiting[scenario.packing]
             objective, chosen = self._scenario_cost(scenario, found, at_first, traffic)
             filled = overflows[scenario.packing]
             rank = objective * np.where(filled > 1, TOO_FULL * filled, 1.0)
@@ -166,7 +166,7 @@ class Evaluator:
             overflow = np.where(better, filled, overflow)
             packing = np.where(better, scenario.packing, packing)
             classes = np.where(better[:, None], chosen, classes)
-            streamed = np.where(better, found.past, streamed)
+            streamed = np.where(better, found.streamed, streamed)
             again = np.where(better, found.again, again)
         return Costs(cost, overflow, self._loops(tilings), classes, packing, streamed, again)
 
@@ -241,13 +241,13 @@ class Evaluator:
 
     # ---- registers ---------------------------------------------------------------------------
 
-    def _visits(self, walk: Walk, streams: frozenset[str], single: npt.NDArray[np.bool_]) -> Floats:
+    def _visits(self, walk: Walk, carried: frozenset[str], single: npt.NDArray[np.bool_]) -> Floats:
         """How often each accumulator is stored."""
         visits = np.ones(len(single))
         for dim in self.problem.reduction_dims:
             at = self._at[dim]
             outer, inner = (walk.levels[level].counts[:, at] for level in (1, 2))
-            visits = visits * (np.where(single, outer, inner) if dim in streams else inner)
+            visits = visits * (np.where(single, outer, inner) if dim in carried else inner)
         return visits
 
     def _register_seconds(self, visits: Floats, covered: Ints) -> tuple[Floats, Floats]:
@@ -292,8 +292,8 @@ class Evaluator:
 
     def _traffic(self, walk: Walk) -> tuple[_Traffic, _Traffic, _Traffic]:
         levels = []
-        for name, resource, inner, outer in zip(
-            LEVELS, FILLS, walk.levels, walk.outer, strict=True
+        for (name, resource), inner, outer in zip(
+            FILLED_FROM.items(), walk.levels, walk.outer, strict=True
         ):
             taken = Occupied(inner, outer)
             moved = {
@@ -345,7 +345,7 @@ class Evaluator:
         core = registers.core
         times = {
             "L1": registers.l1,
-            **{name: time for name, (time, _) in zip(FILLS, best, strict=True)},
+            **{name: time for name, (time, _) in zip(FILLED_FROM.values(), best, strict=True)},
         }
         times["DRAM"] = times["DRAM"] + registers.beyond
         place = self.packings[scenario.packing]
@@ -358,9 +358,12 @@ class Evaluator:
         if place == IN_PLACE:
             level = LEVELS.index(IN_PLACE_LEVEL)
             rows = traffic[level].weights[scenario.members[level][0]]
-            rate = self.choice.rates.bytes[FILLS[level]] / self.problem.weights.element.size
+            rate = (
+                self.choice.rates.bytes[FILLED_FROM[IN_PLACE_LEVEL]]
+                / self.problem.weights.element.size
+            )
             core = core + self._in_place_exposed * rows / rate
         busy = {"core": core, **{name: times[name] for name in MEMORY}}
-        share = sum(self._beside[name] * time for name, time in busy.items())
+        share = sum(self._exposed[name] * time for name, time in busy.items())
         objective = reduce(np.maximum, busy.values()) + share
         return np.asarray(objective), np.stack([which for _, which in best], axis=1)

@@ -79,7 +79,7 @@ class Incumbent:
         families: dict[tuple[str, int, bool], Choice] = {}
         for choice in options:
             lanes = choice.kernel.lanes
-            families.setdefault((lanes, choice.kernel.extent(lanes), choice.packed), choice)
+            families.setdefault((lanes, choice.kernel.extent(lanes), choice.reads_panels), choice)
         for number, choice in enumerate(families.values()):
             if perf_counter() > self.deadline:
                 return

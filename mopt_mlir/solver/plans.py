@@ -1,4 +1,4 @@
-"""From tilings, as the solver counts them, to plans."""
+"""From tilings, as the solver counts them, to plans with a prediction."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from mopt_mlir.machine.machine import Machine
+from mopt_mlir.model.cost import predict
 from mopt_mlir.plan import LEVELS, Level, Plan
+from mopt_mlir.problem import Problem
 from mopt_mlir.solver.arrays import Ints
 from mopt_mlir.solver.evaluate import Evaluator
 
@@ -43,3 +46,18 @@ def plan_with(evaluate: Evaluator, tiling: Ints, orders: Sequence[int], threads:
         parallel=dict(choice.parallel),
         prefetch=evaluate.machine.prefetch_into,
     )
+
+
+def predicted(
+    problem: Problem,
+    machine: Machine,
+    plan: Plan,
+    *,
+    constant_weights: bool,
+    lower_bound: float,
+) -> Plan:
+    """`plan` with what the model predicts of it, and a proven bound (seconds)."""
+    prediction = predict(
+        problem, machine, plan, constant_weights=constant_weights, lower_bound=lower_bound
+    )
+    return replace(plan, prediction=prediction)

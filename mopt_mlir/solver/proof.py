@@ -169,13 +169,13 @@ def _own_bound(options: Sequence[Choice]) -> float:
 def _grid(choice: Choice) -> tuple[int, ...]:
     """What choices share whose tile sizes, and lines of weights, can be tabulated together."""
     sizes = (n for dim in choice.units for n in (choice.step(dim), choice.ways(dim)))
-    return (*sizes, int(choice.packed))
+    return (*sizes, int(choice.reads_panels))
 
 
 def _by_panels(options: Sequence[Choice]) -> list[Sequence[Choice]]:
     """Kernels that read panels apart from those that read weights as they lie, which move in lines:
     SCIP would give them the better of both."""
-    apart = ([c for c in options if c.packed is packed] for packed in (True, False))
+    apart = ([c for c in options if c.reads_panels is panels] for panels in (True, False))
     return [choices for choices in apart if choices]
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from mopt_mlir.machine.machine import Machine
-from mopt_mlir.model.cost import FILLS, MEMORY, beside
+from mopt_mlir.model.cost import FILLED_FROM, MEMORY, exposed_parts
 from mopt_mlir.model.packing import (
     IN_COMMON,
     PACK_PASSES,
@@ -70,7 +70,7 @@ class Formulation(Traffic):
         super().__init__(problem, machine, choices, cost, table)
         spent: dict[str, list[Expression]] = {name: [] for name in ("core", *MEMORY)}
         weights = {}
-        for level, resource in zip(LEVELS, FILLS, strict=True):
+        for level, resource in FILLED_FROM.items():
             logs = [self._log_volume(level, resource, tensor) for tensor in range(len(TENSORS))]
             moved = [
                 self.exp(f"moved:{level}:{name}", exponent)
@@ -179,7 +179,7 @@ class Formulation(Traffic):
             cores = max(c.rates.cores for c in packing) if shared else 1
             elements, resources = once * taken, MEMORY
             if name in LEVELS:
-                resource = FILLS[LEVELS.index(name)]
+                resource = FILLED_FROM[name]
                 slowest = min(c.rates.bytes[resource] for c in packing) * self.scale / size
                 least = min(prod(c.covered[dim] for dim in dims) for c in packing)
                 passed = self.variable(f"packed:{name}")
@@ -197,7 +197,7 @@ class Formulation(Traffic):
     def _in_place(self, log_rows: Expression) -> Expression:
         """Scaled seconds of waiting for weights that are read in place, of which `log_rows` says
         how long they take to come."""
-        if any(choice.packed for choice in self.choices):  # proofs look at either kind apart
+        if any(choice.reads_panels for choice in self.choices):  # proofs look at either kind apart
             return 0.0
         waits = self.of_choice(
             log(in_place_exposed(self.problem, self.machine, choice.kernel))
@@ -229,12 +229,12 @@ class Formulation(Traffic):
     def _objective(self, spent: dict[str, list[Expression]]) -> None:
         """SCIP wants a linear objective: the slowest resource is a variable."""
         slowest = self.variable("slowest")
-        weights, shares = beside(self.machine), []
+        parts_on_top, shares = exposed_parts(self.machine), []
         for name, parts in spent.items():
             time = self.variable(name)
             self.add(time >= self.sum(parts))
             self.add(slowest >= time)
-            shares.append(weights[name] * time)
+            shares.append(parts_on_top[name] * time)
         objective = self._starts() + slowest + self.sum(shares)
         self.model.setObjective(objective, "minimize")
         bounds = self.of_choice(choice.bound / self.scale for choice in self.choices)

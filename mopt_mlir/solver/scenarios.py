@@ -19,14 +19,13 @@ then."""
 class Scenario:
     """A place to pack at, the classes that each level may have in it (where the weights are packed,
     or waited for in place, all of them with the same reuse of the weights), and the reduction dims
-    that the kernel runs through without storing its accumulators, if the L1 tiles are register
-    tiles.
+    over which accumulators are `carried` in registers, if the L1 tiles are register tiles.
 
     `packing` is an index into the places that are possible, `members` one into the classes."""
 
     packing: int
     members: tuple[tuple[int, ...], ...]
-    streams: frozenset[str]
+    carried: frozenset[str]
 
 
 def scenarios(classes: Sequence[PermutationClass], packings: Sequence[str]) -> tuple[Scenario, ...]:
@@ -39,13 +38,13 @@ def scenarios(classes: Sequence[PermutationClass], packings: Sequence[str]) -> t
         # A kernel that has to stop for packing at every L1 tile cannot run through several.
         runs = {frozenset[str](): every} if place == LEVELS[-1] else by_output
         moving = IN_PLACE_LEVEL if place == IN_PLACE else place
-        for streams, members in runs.items():
+        for carried, members in runs.items():
             for block in by_weights if moving in LEVELS else [every]:
                 levels = [every, every, members]
                 if moving in LEVELS:
                     at = LEVELS.index(moving)
                     levels[at] = tuple(index for index in levels[at] if index in block)
-                found.append(Scenario(packing, tuple(levels), streams))
+                found.append(Scenario(packing, tuple(levels), carried))
     return tuple(scenario for scenario in found if all(scenario.members))
 
 

@@ -9,7 +9,7 @@ from time import perf_counter
 
 import numpy as np
 
-from mopt_mlir.model.cost import BESIDE
+from mopt_mlir.model.cost import EXPOSED
 from mopt_mlir.solver.arrays import Floats, Ints
 from mopt_mlir.solver.evaluate import Costs, Evaluator
 
@@ -87,7 +87,7 @@ def with_fewer_sums(evaluate: Evaluator, found: Found) -> Found:
         costs = evaluate(tilings)
         merits, sums = merit(costs), evaluate.sums(tilings, costs)
         allowed = (costs.overflow <= 1) & (costs.cost <= found.cost)
-        best = int(np.argmin(np.where(allowed, merits + BESIDE["DRAM"] * sums, inf)))
+        best = int(np.argmin(np.where(allowed, merits + EXPOSED["DRAM"] * sums, inf)))
         if best == 0:
             break
         found = Found(tilings[best], float(costs.cost[best]), float(merits[best]))

@@ -1,4 +1,4 @@
-"""Which sizes of tiles are worth a look: others cost as much as one of them, or more.
+"""Useful tile sizes: every other size costs at least as much as one of these.
 
 Of all sizes that cut a dim into the same number of tiles the smallest takes the least room. Two
 things do not grow with the size, and bring in others: what the busiest core covers, and lines of

@@ -20,7 +20,7 @@ import numpy as np
 
 from mopt_mlir.machine.machine import Machine
 from mopt_mlir.microkernel import Microkernel
-from mopt_mlir.model.cost import MEMORY, PARALLEL_START, beside, can_stream
+from mopt_mlir.model.cost import MEMORY, PARALLEL_START, can_stream, exposed_parts
 from mopt_mlir.model.footprint import memory_axes
 from mopt_mlir.model.menu import menu
 from mopt_mlir.model.microkernel import RegisterWork, TileKind, tile_kinds
@@ -43,9 +43,9 @@ class Choice:
     elements, where the register tile has none), `covered[dim]` the least number of elements along
     it that the busiest core visits whatever the tiles, `grain[dim]` what tile sizes along a
     reduction dim are multiples of (1 if it is absent), `work` that core's register work for
-    `covered`, `bound` a lower bound on the objective in seconds. `packed` says whether the kernel
-    reads panels, `packs` whether they are made at run time, `streams` whether there may be
-    non-temporal stores of the output.
+    `covered`, `bound` a lower bound on the objective in seconds. `reads_panels` says whether the
+    kernel reads weights from panels, `packs` whether these are made at run time, `streams` whether
+    there may be non-temporal stores of the output.
     """
 
     kernel: Microkernel
@@ -56,7 +56,7 @@ class Choice:
     kinds: tuple[TileKind, ...]
     work: RegisterWork
     rates: Rates
-    packed: bool
+    reads_panels: bool
     packs: bool
     streams: bool
     grain: Mapping[str, int]
@@ -78,7 +78,7 @@ class Choice:
     def free_packing(self) -> str:
         """The packing of a choice that spends no time on it: weights that are read where they are
         or were packed at compile time."""
-        return "whole" if self.packed else "none"
+        return "whole" if self.reads_panels else "none"
 
     def unit(self, dim: str) -> int:
         """Of what tile sizes along `dim` are multiples, if they are not the whole extent."""
@@ -137,9 +137,9 @@ def choices(
         for kernel in menu(problem, machine)
         for reading in _readings(problem, kernel, constant_weights)
     ]
-    for kernel, packed, packs in kernels:
+    for kernel, reads_panels, packs in kernels:
         streams = can_stream(problem, machine, kernel)
-        kinds = tile_kinds(problem, machine, kernel, panels=packed)
+        kinds = tile_kinds(problem, machine, kernel, panels=reads_panels)
         grain = _grain(problem, kernel) if packs else {}
         units = {
             d: -(-problem.extent(d) // (kernel.extent(d) * grain.get(d, 1))) for d in problem.names
@@ -160,7 +160,7 @@ def choices(
                 kinds,
                 RegisterWork(),
                 rates,
-                packed=packed,
+                reads_panels=reads_panels,
                 packs=packs,
                 streams=streams,
                 grain=grain,
@@ -177,7 +177,7 @@ def choices(
 def _readings(
     problem: Problem, kernel: Microkernel, constant_weights: bool
 ) -> tuple[tuple[bool, bool], ...]:
-    """`(packed, packs)` for each way in which a kernel can get its weights: as they lie, from
+    """`(reads_panels, packs)` for each way in which a kernel can get its weights: as they lie, from
     panels made at run time, or from those that constant weights are free to lie in."""
     if kernel.lanes in problem.input.dims:
         return ((False, False),)
@@ -260,7 +260,7 @@ class _Once:
     """Bounds for a problem in which every tensor moves once through each level."""
 
     def __init__(self, problem: Problem, machine: Machine) -> None:
-        self.problem, self.machine, self.beside = problem, machine, beside(machine)
+        self.problem, self.machine, self.exposed = problem, machine, exposed_parts(machine)
         self.sizes = tuple(tensor.element.size for tensor in problem.tensors)
         finest = min(machine.caches, key=lambda cache: cache.line).name
         self.axes = {
@@ -276,8 +276,8 @@ class _Once:
         """Seconds that no plan of a choice undercuts: the busiest core covers the points that it
         has to, each output tile is visited once, every element moved once through each level and
         packed once."""
-        mine = self._moved(choice.covered, OUTPUT_PASSES, panels=choice.packed)
-        whole = self._moved(self.problem.extents, choice.written, panels=choice.packed)
+        mine = self._moved(choice.covered, OUTPUT_PASSES, panels=choice.reads_panels)
+        whole = self._moved(self.problem.extents, choice.written, panels=choice.reads_panels)
         rates, (_, found) = choice.rates, shares(self.problem, choice)
         once, each, input_, weights, output, output_each = found
         elements = (input_, weights, output + output_each)
@@ -288,7 +288,7 @@ class _Once:
             cycles += self._pack_cycles(choice)
         times = {name: moved[name] / rates.bytes[name] for name in MEMORY}
         times["core"] = cycles / rates.cycles
-        share = sum(self.beside[name] * time for name, time in times.items())
+        share = sum(self.exposed[name] * time for name, time in times.items())
         return choice.start + max(times.values()) + share
 
     def _pack_cycles(self, choice: Choice) -> float:

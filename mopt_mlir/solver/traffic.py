@@ -1,4 +1,4 @@
-"""What the SCIP model knows of caches: what tiles occupy in them, and what enters them."""
+"""Footprints and data volumes in the SCIP model, from below."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from mopt_mlir.machine.machine import Machine
-from mopt_mlir.model.cost import FILLS
 from mopt_mlir.model.footprint import MemoryAxis, joined_dims
 from mopt_mlir.model.packing import PACKED_COPIES
 from mopt_mlir.model.rates import OUTPUT_PASSES
@@ -156,7 +155,7 @@ class Traffic(Variables):
             else:
                 exponent = exponent + self.log_covered(level, part.axis.image)
                 exponent = exponent + self._log_moved(level, index, part, number)
-        if index == OUTPUT and resource == FILLS[0]:
+        if index == OUTPUT and level == LEVELS[0]:
             exponent = exponent + self._log_passes()
         return exponent
 
@@ -225,31 +224,31 @@ class Traffic(Variables):
         may run through reduction loops if its tile is the L1 tile and it does not stop to pack."""
         inner = LEVELS[-1]
         insides = [cls.reuse[OUTPUT].inside for cls in self.classes]
-        streams: dict[frozenset[str], Any] = {}
+        carried: dict[frozenset[str], Any] = {}
         for inside in dict.fromkeys(insides):
             if inside:
-                stream = streams[inside] = self.binary(f"stream:{len(streams)}")
-                self.add(stream <= self.sum(self.of_class(inner, (i == inside for i in insides))))
-        if streams:
-            self._single_tiles(self.sum(streams.values()))
+                carry = carried[inside] = self.binary(f"stream:{len(carried)}")
+                self.add(carry <= self.sum(self.of_class(inner, (i == inside for i in insides))))
+        if carried:
+            self._single_tiles(self.sum(carried.values()))
         visits = []
         for dim in self.dims:
             if dim in self.problem.reduction_dims:
-                through = [stream for inside, stream in streams.items() if dim in inside]
+                through = [carry for inside, carry in carried.items() if dim in inside]
                 visits.append(self.trips_unless(inner, dim, through, "visits"))
         return self.sum(visits)
 
-    def _single_tiles(self, stream: Expression) -> None:
-        """Where `stream` is 1, L1 tiles are register tiles and nothing is packed at L1."""
+    def _single_tiles(self, carry: Expression) -> None:
+        """Where `carry` is 1, L1 tiles are register tiles and nothing is packed at L1."""
         inner = LEVELS[-1]
         if self.place:
-            self.add(stream + self.place[inner] <= 1)
+            self.add(carry + self.place[inner] <= 1)
         for dim in self.dims:
             if dim in self.problem.parallel_dims:
                 extent = self.problem.extent(dim)
                 units = [log(choice.step(dim)) for choice in self.choices]
                 room = log(extent) - min(units)
-                self.add(self.x[inner, dim] <= self.of_choice(units) + room * (1 - stream))
+                self.add(self.x[inner, dim] <= self.of_choice(units) + room * (1 - carry))
 
     def _past(self) -> Expression:
         """1 if the output goes to memory past the caches: only where every accumulator is stored

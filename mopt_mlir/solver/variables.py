@@ -63,7 +63,7 @@ class Variables:
         self.sum = quicksum
         self.dims = [dim for dim in problem.names if problem.extent(dim) > 1]
         self.classes = permutation_classes(problem)
-        panels = any(choice.packed for choice in choices)
+        panels = any(choice.reads_panels for choice in choices)
         self.axes, self.room = (
             {
                 (level, index): _moving(axes(problem, machine, tensor, level, panels))

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from mopt_mlir.machine import Machine
 from mopt_mlir.microkernel import Microkernel
-from mopt_mlir.model.cost import BESIDE, PARALLEL_START
+from mopt_mlir.model.cost import EXPOSED, PARALLEL_START
 from mopt_mlir.model.menu import menu
 from mopt_mlir.model.microkernel import tile_kinds
 from mopt_mlir.model.packing import ELEMENT_CYCLES, PACK_CYCLES, PACK_PASSES, PACK_ROW_CYCLES
@@ -420,8 +420,8 @@ class One:
             ]
 
     def total(self, chosen: list[Any], place: str) -> Array:
-        streams = chosen[2][2] if place != "L1" else frozenset()
-        visits = self.visits(streams)
+        carried = chosen[2][2] if place != "L1" else frozenset()
+        visits = self.visits(carried)
         cycles, each, read, weights, output, again = self.registers()
         core = cycles + each * visits
         channels = self.problem.by_role(Role.OUT_CHANNEL)
@@ -524,7 +524,7 @@ class One:
         read = min(self.machine.dram_bandwidth * self.cores, self.machine.dram_bandwidth_all)
         return np.asarray(2 * found / (read * 1e9))
 
-    def visits(self, streams: frozenset[str]) -> Array:
+    def visits(self, carried: frozenset[str]) -> Array:
         def is_register_tile(dim: str) -> Any:
             return lambda c: c.sizes[2] <= self.kernel.extent(dim)
 
@@ -539,7 +539,7 @@ class One:
         for dim in self.problem.reduction_dims:
             if dim in self.whole.moving:
                 inner, outer = (self.by_cut(dim, number(which)) for which in ("inner", "outer"))
-                total = total * (np.where(single, outer, inner) if dim in streams else inner)
+                total = total * (np.where(single, outer, inner) if dim in carried else inner)
         return np.asarray(total)
 
     def registers(self) -> list[Array]:
@@ -606,8 +606,8 @@ class One:
             tiles = tiles * self.by_cut(dim, lambda c: sum(n for _, n in c.inner[0]))
         start = PARALLEL_START * tiles if cores > 1 else 0.0
         slots = 2 if machine.unit_bits and machine.vector_bits > machine.unit_bits else 1
-        slowest, beside = np.zeros(1), np.zeros(1)
+        slowest, on_top = np.zeros(1), np.zeros(1)
         for name, time in times.items():
-            weight = BESIDE[name] / (slots if name == "L2" else 1)
-            slowest, beside = np.maximum(slowest, time), beside + weight * time
-        return np.asarray(start + slowest + beside)
+            part = EXPOSED[name] / (slots if name == "L2" else 1)
+            slowest, on_top = np.maximum(slowest, time), on_top + part * time
+        return np.asarray(start + slowest + on_top)

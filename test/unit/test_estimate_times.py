@@ -9,7 +9,7 @@ from benchmarks.validation.sample import sample_plans
 from mopt_mlir import conv2d, solve
 from mopt_mlir.estimate.branches import misprediction_cycles
 from mopt_mlir.estimate.residency import evicted_again
-from mopt_mlir.estimate.times import EXPOSED, estimate
+from mopt_mlir.estimate.times import EXPOSED_OF_ANY_PLAN, estimate
 from mopt_mlir.estimate.visits import Visits
 from mopt_mlir.machine import by_name
 from mopt_mlir.microkernel import Microkernel
@@ -76,7 +76,9 @@ def test_the_slowest_resource_counts_once_and_a_part_of_each_besides(problem):
     seconds = estimate(problem, MACHINE, plan).seconds
     core = seconds["compute"] + seconds["packing"]
     caches = {name: seconds[name] for name in ("L1", "L2", "L3", "DRAM")}
-    part = EXPOSED["core"] * core + sum(EXPOSED[name] * caches[name] for name in caches)
+    part = EXPOSED_OF_ANY_PLAN["core"] * core + sum(
+        EXPOSED_OF_ANY_PLAN[name] * caches[name] for name in caches
+    )
     assert estimate(problem, MACHINE, plan).cost == pytest.approx(
         max(core, *caches.values()) + part
     )
@@ -157,8 +159,8 @@ def test_near_caches_hide_behind_operations_of_several_slots(bits, slots):
     found = estimate(problem, machine, solve(problem, machine))
     core = found.seconds["compute"] + found.seconds["packing"]
     busy = {"core": core, **{name: found.seconds[name] for name in ("L1", "L2", "L3", "DRAM")}}
-    near = sum(EXPOSED[name] * busy[name] for name in ("L2", "L3"))
-    other = sum(EXPOSED[name] * busy[name] for name in ("core", "L1", "DRAM"))
+    near = sum(EXPOSED_OF_ANY_PLAN[name] * busy[name] for name in ("L2", "L3"))
+    other = sum(EXPOSED_OF_ANY_PLAN[name] * busy[name] for name in ("core", "L1", "DRAM"))
     assert found.cost == pytest.approx(max(busy.values()) + near / slots + other)
     assert near > 0.02 * found.cost
 
@@ -185,7 +187,7 @@ def test_rows_of_weights_that_come_from_l3_in_place_wait_longer(weights, slots, 
     names = ("L1", "L2", "L3", "DRAM")
     busy = {"core": found.seconds["compute"], **{name: found.seconds[name] for name in names}}
     hidden = {"L2": slots, "L3": slots}
-    on_top = sum(EXPOSED[name] * busy[name] / hidden.get(name, 1) for name in busy)
+    on_top = sum(EXPOSED_OF_ANY_PLAN[name] * busy[name] / hidden.get(name, 1) for name in busy)
     rows = found.volumes["L3"]["weights"] / (1e9 * machine.cache("L3").bandwidth)
     assert found.cost == pytest.approx(max(busy.values()) + on_top + waits * rows)
     assert found.volumes["L3"]["weights"] >= 4 << 20

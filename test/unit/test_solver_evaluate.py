@@ -276,7 +276,7 @@ def test_tiles_fill_caches_as_the_model_says(channels: int) -> None:
     problem = conv2d(k=channels, h=7, w=7, c=24, r=3, s=3, layout="nhwc", weights="hwcf")
     options = choices(problem, machine, 1, constant_weights=False)
     for packed in (False, True):
-        choice = next(choice for choice in options if choice.packed is packed)
+        choice = next(choice for choice in options if choice.reads_panels is packed)
         evaluate = Evaluator(problem, machine, choice)
         tilings = random_tilings(rng, evaluate, 100)
         costs = evaluate(tilings)

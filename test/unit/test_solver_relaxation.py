@@ -167,7 +167,7 @@ def test_rows_of_weights_that_share_sets_of_l2_take_room_in_the_program_too() ->
     machine = by_name("znver4").override({"L2.size": str(1 << 17)})
     problem = conv2d(k=512, h=14, w=14, c=64, r=3, s=3, layout="nhwc", weights="hwcf")
     options = choices(problem, machine, 1, constant_weights=False)
-    alone = [next(choice for choice in options if not choice.packed)]
+    alone = [next(choice for choice in options if not choice.reads_panels)]
     best = Incumbent(problem, machine, inf)
     best.first(alone)
     best.each_family(alone)

@@ -26,7 +26,7 @@ from mopt_mlir.plan import Level, Plan
 from mopt_mlir.planning import plan_attribute
 from mopt_mlir.planning.planner import convolutions
 from mopt_mlir.problem import Problem, conv2d
-from mopt_mlir.vector_access import packing
+from mopt_mlir.vector_access import packing_way
 
 ZEN5 = by_name("znver5")
 NCHW = Workload("small", k=10, h=2, w=6, c=4, r=3, s=3)
@@ -122,14 +122,14 @@ def test_weights_are_packed_as_the_model_says(
 def test_blocks_that_cut_rows_are_packed_one_by_one(block: dict[str, int], way: str) -> None:
     """All dims of the reduction but the outermost have to be whole for a transposition."""
     problem = conv2d(k=64, h=2, w=16, c=4, r=3, s=3)
-    assert packing(problem, CHANNELS, {**problem.extents, **block}) == way
+    assert packing_way(problem, CHANNELS, {**problem.extents, **block}) == way
 
 
 def test_panels_of_other_widths_than_vectors_are_filled_one_by_one() -> None:
     """Where lanes are pixels, panels are as wide as the register tile, whatever the vectors."""
     problem = conv2d(k=12, h=2, w=16, c=4, r=3, s=3, layout="nchw", weights="hwcf")
     kernels = [Microkernel("w", 4, {"w": 4, "k": k}, ("r", "s", "c")) for k in (4, 6)]
-    ways = [packing(problem, kernel, problem.extents) for kernel in kernels]
+    ways = [packing_way(problem, kernel, problem.extents) for kernel in kernels]
     assert ways == ["vectors", "elements"]
 
 

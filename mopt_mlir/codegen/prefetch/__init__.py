@@ -1,1 +1,1 @@
-"""What register tiles ask for ahead of its use: one module for each kind of memory."""
+"""Software prefetches: one module for each kind of data."""

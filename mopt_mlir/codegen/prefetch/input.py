@@ -14,14 +14,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import product
 from math import prod
 from typing import Any
 
 from mopt_mlir.codegen.builder import Builder
 from mopt_mlir.codegen.index import Index
-from mopt_mlir.codegen.operands import element
 from mopt_mlir.codegen.prefetch.budget import AHEAD_CYCLES, LINE_BYTES, steps_within
+from mopt_mlir.codegen.prefetch.lines import last_offset, line_step, run_starts
 from mopt_mlir.codegen.ranges import Range, nearest
 from mopt_mlir.codegen.upcoming import NextInput, Upcoming, part_of, shifted, shifts_to
 from mopt_mlir.microkernel import Microkernel
@@ -182,7 +181,7 @@ class InputPrefetch:
 
     def _ask(self, at: Mapping[str, Index], lines: Sequence[Index], into: str) -> None:
         """Ask for `lines` of each run that a register tile at `at` reads."""
-        for run in runs(self.problem.input, at, self._sizes, self._axes):
+        for run in run_starts(self.problem.input, at, self._sizes, self._axes):
             for start in lines:
                 self.builder.prefetch(self.memref, [*run[:-1], run[-1] + start], into)
 
@@ -249,34 +248,8 @@ def _part(
     return [(part * each + i) * spacing for i in range(each)]
 
 
-def runs(
-    tensor: Tensor, at: Mapping[str, Index], sizes: Mapping[str, int], axes: int = 1
-) -> list[list[Index]]:
-    """The first element of each run along so many of the last axes that a register tile at `at`
-    reads."""
-    along = {dim for axis in tensor.axes[-axes:] for dim in axis.dims}
-    dims = [dim for dim in sizes if dim in tensor.dims and dim not in along]
-    found: dict[tuple[Index, ...], None] = {}  # in order, each once
-    for offsets in product(*(range(sizes[dim]) for dim in dims)):
-        moved = {dim: at[dim] + offset for dim, offset in zip(dims, offsets, strict=True)}
-        found[tuple(element(tensor, {**at, **moved}))] = None
-    return [list(run) for run in found]
-
-
 def _lines(tensor: Tensor, sizes: Mapping[str, int], axes: int) -> list[Index]:
     """Offsets into a run, one in each cache line that it may touch."""
     last = last_offset(tensor, sizes, axes)
     offsets = [*range(0, last, line_step(tensor)), last]
     return [Index(constant=offset) for offset in offsets]
-
-
-def last_offset(tensor: Tensor, sizes: Mapping[str, int], axes: int = 1) -> int:
-    """The offset of the last element of a run along so many of the last axes, in elements of the
-    last one."""
-    steps = zip(tensor.axes[-axes:], tensor.strides[-axes:], strict=True)
-    return sum(axis.reach(sizes) * (step or 1) for axis, step in steps) // (tensor.strides[-1] or 1)
-
-
-def line_step(tensor: Tensor) -> int:
-    """Elements of the last axis in a cache line, one at least."""
-    return max(LINE_BYTES // tensor.element.size // abs(tensor.strides[-1] or 1), 1)

@@ -17,7 +17,7 @@ from math import prod
 from mopt_mlir.codegen.accumulators import Accumulators
 from mopt_mlir.codegen.index import Condition, Index
 from mopt_mlir.codegen.prefetch.budget import AT_ONCE, power_of_two, steps_within
-from mopt_mlir.codegen.prefetch.input import last_offset, line_step, runs
+from mopt_mlir.codegen.prefetch.lines import last_offset, line_step, run_starts
 from mopt_mlir.codegen.ranges import Range
 from mopt_mlir.codegen.upcoming import Upcoming, Visits
 from mopt_mlir.microkernel import Microkernel
@@ -162,7 +162,7 @@ def _most_rows(output: Accumulators, sizes: Mapping[str, int]) -> str | None:
 def _lines(output: Accumulators, sizes: Mapping[str, int]) -> int:
     """How many prefetches the output of `sizes` takes: at least as many as it has lines."""
     tensor = output.problem.output
-    return len(runs(tensor, output.start, sizes)) * len(_shifts(tensor, sizes))
+    return len(run_starts(tensor, output.start, sizes)) * len(_shifts(tensor, sizes))
 
 
 def _shifts(tensor: Tensor, sizes: Mapping[str, int]) -> range:
@@ -175,7 +175,7 @@ def _ask(
 ) -> None:
     """Ask for all lines of the output of `sizes` at `start`, for writing."""
     tensor = output.problem.output
-    for run in runs(tensor, start, sizes):
+    for run in run_starts(tensor, start, sizes):
         for shift in _shifts(tensor, sizes):
             where = [*run[:-1], run[-1] + shift]
             output.builder.prefetch(output.operands.output, where, into, write=True)

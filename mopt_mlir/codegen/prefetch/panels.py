@@ -10,8 +10,12 @@ from typing import Any
 from mopt_mlir.codegen.builder import Builder
 from mopt_mlir.codegen.index import Index
 from mopt_mlir.codegen.operands import Panels
-from mopt_mlir.codegen.prefetch.budget import LINE_BYTES, power_of_two
-from mopt_mlir.codegen.prefetch.weights import LEFT_TO_L2, MANY_PRODUCTS
+from mopt_mlir.codegen.prefetch.budget import (
+    LEFT_TO_L2,
+    LINE_BYTES,
+    MANY_PRODUCTS,
+    power_of_two,
+)
 from mopt_mlir.codegen.ranges import Range
 from mopt_mlir.codegen.upcoming import NextWeights, part_of
 from mopt_mlir.microkernel import Microkernel

@@ -16,7 +16,9 @@ from mopt_mlir.codegen.index import Index
 from mopt_mlir.codegen.operands import Panels, element
 from mopt_mlir.codegen.prefetch.budget import (
     AT_ONCE,
+    LEFT_TO_L2,
     LINE_BYTES,
+    MANY_PRODUCTS,
     has_room,
     power_of_two,
     rows_at_once,
@@ -33,15 +35,6 @@ NEAR_ROWS_BYTES = 128
 """Rows of output channels that are so far apart are left to the hardware's prefetchers. (Measured
 on Zen 4, cold: a 1x1 layer whose rows are 192 bytes apart takes 2 to 3% less time if they are asked
 for, 18 others between 1.7% less and 1.2% more.)"""
-
-MANY_PRODUCTS = 16
-"""Multiply-adds of a step beside which a prefetch does not weigh. (Measured on Zen 4, cold: where
-register tiles of AVX2 code, which have 10 to 12, share rows rather than each ask in every step, 36
-layers with weights in place take 2.8% less time, up to 12%; with AVX-512 code, of 13 to 28
-multiply-adds, 24 layers take 0.7% more.)"""
-
-LEFT_TO_L2 = 256 << 10
-"""Bytes of weights that are left to the L2 cache, where they stay between their uses."""
 
 
 @dataclass(frozen=True)

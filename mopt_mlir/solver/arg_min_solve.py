@@ -16,7 +16,7 @@ from typing import Any
 
 from mopt_mlir.machine.machine import Machine
 from mopt_mlir.model.classes import permutation_classes
-from mopt_mlir.model.cost import FILLS
+from mopt_mlir.model.cost import FILLED_FROM
 from mopt_mlir.model.footprint import Axis, axes
 from mopt_mlir.model.room import usable
 from mopt_mlir.plan import LEVELS
@@ -108,7 +108,7 @@ class _Program:
         for dim in self.dims:
             self._tiles(dim)
             if dim in problem.reduction_dims:
-                self._streamed(dim)
+                self._carried(dim)
         for level in LEVELS:
             self._capacity(level, usable(machine, level))
 
@@ -166,7 +166,7 @@ class _Program:
                 split = log(extent / share) if level == "L2" else 0.0
                 self.model.addCons(x <= self.x[LEVELS[index - 1], dim] - split + SLACK)
 
-    def _streamed(self, dim: str) -> None:
+    def _carried(self, dim: str) -> None:
         """The part of a reduction dim that the microkernel runs through at a time."""
         whole = log(self.problem.extent(dim))
         x: Expression = self.model.addVar(f"x:{REGISTERS}:{dim}", lb=0.0, ub=whole)
@@ -206,7 +206,7 @@ class _Program:
             once = sum(n * s for n, s in zip(moved, sizes, strict=True)) / l1
             each = log(work.output_per_visit * sizes[OUTPUT] / l1)
             return once + self._value(visits + each, exact=exact)
-        rate = rates[FILLS[LEVELS.index(level)]] * self.scale
+        rate = rates[FILLED_FROM[level]] * self.scale
         return self.sum(
             self._value(self._log_volume(level, index, exact=exact) - log(rate), exact=exact)
             for index in range(len(sizes))
