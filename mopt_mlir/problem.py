@@ -109,14 +109,20 @@ class Tensor:
 
     def step(self, dim: str) -> int | None:
         """Elements from one value of `dim` to the next in memory; None if not known."""
-        step = 0
+        return self._steps.get(dim, 0)
+
+    @cached_property
+    def _steps(self) -> Mapping[str, int | None]:
+        """Of each dim; looked up, as the solver asks many thousand times."""
+        found: dict[str, int | None] = {}
         for axis, stride in zip(self.axes, self.strides, strict=True):
-            coefficient = axis.coefficient(dim)
-            if coefficient:
-                if stride is None:
-                    return None
-                step += coefficient * stride
-        return step
+            for dim, coefficient in axis.terms:
+                before = found.get(dim, 0)
+                if stride is None and coefficient:
+                    found[dim] = None
+                elif stride is not None and before is not None:
+                    found[dim] = before + coefficient * stride
+        return found
 
     def runs_along(self, dim: str) -> bool:
         """Whether vectors can run along `dim`: its values are neighbours on the last axis."""

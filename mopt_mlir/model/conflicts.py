@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import gcd, prod
 
 from mopt_mlir.machine.machine import Cache
@@ -43,7 +44,7 @@ def touched_lines(tensor: Tensor, tile: Mapping[str, int], cache: Cache) -> int:
     return sum(_per_set(tensor, tile, cache))
 
 
-def _per_set(tensor: Tensor, tile: Mapping[str, int], cache: Cache) -> list[int]:
+def _per_set(tensor: Tensor, tile: Mapping[str, int], cache: Cache) -> tuple[int, ...]:
     """How many lines fall on each set that any falls on, of points that are no further apart than
     a line. (A run that begins inside of a line may touch one more than counts.)"""
     size = tensor.element.size
@@ -51,17 +52,24 @@ def _per_set(tensor: Tensor, tile: Mapping[str, int], cache: Cache) -> list[int]
     for dim, points in tile.items():
         step = tensor.step(dim)
         if step is None:
-            return []
+            return ()
         if step:
             every = max(1, cache.line // (abs(step) * size))  # points of a line
             walks.append(_Walk(step * every, -(-points // every)))
     sets = max(1, cache.size // (cache.line * cache.ways))
-    walks.sort(key=lambda walk: -abs(walk.step))
-    if prod(walk.number for walk in walks) <= sets * cache.line // size or not _is_nested(walks):
-        found = _listed(walks, size, cache.line, sets)
+    return _on_sets(tuple(walks), size, cache.line, sets)
+
+
+@lru_cache(maxsize=1 << 12)
+def _on_sets(walks: tuple[_Walk, ...], size: int, line: int, sets: int) -> tuple[int, ...]:
+    """Lines on each set that any falls on, of the points that are a sum of one of each walk. (Many
+    microkernels have the same tiles.)"""
+    walks = tuple(sorted(walks, key=lambda walk: -abs(walk.step)))
+    if prod(walk.number for walk in walks) <= sets * line // size or not _is_nested(walks):
+        found = _listed(walks, size, line, sets)
     else:
-        found = _counted(walks, size, cache.line, sets)
-    return [number for number in found if number]
+        found = _counted(walks, size, line, sets)
+    return tuple(number for number in found if number)
 
 
 @dataclass(frozen=True)

@@ -27,12 +27,14 @@ less.)"""
 
 
 class Incumbent:
-    """The best plan so far, of one problem on one machine. After the `deadline` (of `perf_counter`)
-    the searches end early."""
+    """The best plan so far, of one problem on one machine. It may cost a little more than the one
+    before, if its code is simpler; the `least` any of them cost is known as well. After the
+    `deadline` (of `perf_counter`) the searches end early."""
 
     def __init__(self, problem: Problem, machine: Machine, deadline: float) -> None:
         self.problem, self.machine, self.deadline = problem, machine, deadline
         self.found: Found | None = None
+        self.least = inf
         self.evaluator: Evaluator | None = None
 
     @property
@@ -58,6 +60,7 @@ class Incumbent:
         found = descend(evaluate, evaluate.nest(tiles), self.deadline)
         if found and (self.found is None or found.merit < (1 - gain) * self.found.merit):
             self.found, self.evaluator = found, evaluate
+            self.least = min(self.least, found.cost)
 
     def from_sizes(self, options: Sequence[Choice], sizes: Floats) -> None:
         """Round `sizes` (elements, `[level, dim]`) to each choice, and descend from the best."""

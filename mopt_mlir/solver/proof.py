@@ -84,8 +84,14 @@ class Proof:
                 found = Attempt(found.bound)
             further = min((self._further(group, found) for group in groups), default=self.target)
             refined = max(bound, further)
-        refined = min(refined, self.target)  # the target for all the others
+        refined = min(refined, self.target, self._left_out(options))
         return min(max(refined, _own_bound(options)), self.incumbent.cost)
+
+    def _left_out(self, options: Sequence[Choice]) -> float:
+        """The least bound of the choices that reached a target lower than the last one, and which
+        nobody may have looked at since."""
+        lowest = self.incumbent.least / (1 + self.gap)
+        return _own_bound([c for c in options if lowest <= c.bound < self.target])
 
     def _further(self, pending: Sequence[Choice], found: Attempt) -> float:
         """A bound where the first attempt `found` was not enough; its solutions, if it has any, are

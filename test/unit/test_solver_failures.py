@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from itertools import count
 from math import inf, nan
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -182,3 +183,19 @@ def test_a_loop_that_is_too_long_is_refused_by_both_solvers() -> None:
 def test_no_core_is_refused(search: Callable[..., Any]) -> None:
     with pytest.raises(ValueError, match="threads is 0; at least one is needed"):
         search(PROBLEM, MACHINE, 0)
+
+
+def test_a_dearer_plan_proves_nothing_of_what_was_left_out_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A plan of simpler code may replace one that costs a little less. Choices whose own bound
+    reached the target of that one were not looked at, and need not reach the new target."""
+    incumbent: Any = SimpleNamespace(cost=1.0, least=1.0)
+
+    def dearer(*_: Any, **__: Any) -> Attempt:
+        incumbent.cost = 1.1
+        return Attempt(1.1)
+
+    monkeypatch.setattr(Proof, "_together", dearer)
+    options: Any = [SimpleNamespace(bound=bound) for bound in (0.9, 1.05, 1.2)]
+    assert Proof(incumbent, gap=0.0, deadline=inf).bound(options) == 1.05
