@@ -16,10 +16,10 @@ SCRATCH = "mopt.scratch"
 call to call."""
 
 
-def aligned_bytes(size: int) -> NDArray[np.uint8]:
-    """`size` bytes of memory that begin at a multiple of ALIGNMENT."""
+def aligned_bytes(size: int, alignment: int = ALIGNMENT) -> NDArray[np.uint8]:
+    """`size` bytes of memory that begin at a multiple of `alignment`."""
     import numpy as np
 
-    memory = np.empty(size + ALIGNMENT, np.uint8)
-    start = -memory.ctypes.data % ALIGNMENT
+    memory = np.empty(size + alignment, np.uint8)
+    start = -memory.ctypes.data % alignment
     return memory[start : start + size]

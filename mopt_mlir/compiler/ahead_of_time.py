@@ -6,7 +6,6 @@ import os
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
-from mopt_mlir.buffers import ALIGNMENT
 from mopt_mlir.compiler.compilation import lower_source
 from mopt_mlir.diagnostics import UserError
 from mopt_mlir.lowering.constants import take_constants
@@ -67,8 +66,8 @@ def _artifact(lowered: LoweredModule, suffix: str, target: Target) -> bytes:
         return f"{lowered.module}\n".encode()
     constants = take_constants(lowered.module)
     native = compile_module(lowered.module, target, [e.symbol for e in lowered.entries])
-    for symbol, data in constants.items():
-        native.define(symbol, data, ALIGNMENT)
+    for symbol, constant in constants.items():
+        native.define(symbol, *constant)
     if suffix == ".ll":
         return native.ir().encode()
     if suffix == ".s":

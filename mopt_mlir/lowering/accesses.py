@@ -26,6 +26,9 @@ _READS = {
 }
 """Operands, by operation and position, through which a buffer is only read."""
 
+_ASSUMPTION = "llvm.intr.assume"
+"""Says something of a pointer, such as its alignment."""
+
 _POINTERS_OF_DESCRIPTOR = 2  # allocated and aligned pointer; then offset, sizes, strides
 
 
@@ -85,7 +88,7 @@ def _may_write(pointers: list[Any], functions: Mapping[str, Any]) -> bool:
 
 def _derived(operation: Any, operand: int, functions: Mapping[str, Any]) -> list[Any] | None:
     """The pointers into the same buffer that this use makes; None if it may write."""
-    if (operation.name, operand) in _READS:
+    if (operation.name, operand) in _READS or operation.name == _ASSUMPTION:
         return []
     if operation.name == "llvm.getelementptr":
         return list(operation.results)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from mopt_mlir.bindings import bindings_of
-from mopt_mlir.operations import find
+from mopt_mlir.operations import find, inside
 
 _PARTS = (
     "tensor.cast",
@@ -22,6 +22,13 @@ _PARTS = (
     "tensor.reshape",
 )
 """Operations whose result may be in the buffer of their first operand."""
+
+
+_REPEATED = (
+    *("affine.for", "affine.parallel", "scf.parallel"),
+    *("linalg.generic", "linalg.map", "linalg.reduce", "tensor.generate"),
+)
+"""Operations that run their body several times, though bufferisation does not know it."""
 
 
 def copy_aliases(module: Any) -> None:
@@ -34,8 +41,31 @@ def copy_aliases(module: Any) -> None:
     for switch in find(module, "scf.index_switch"):
         for region in switch.regions:
             _copy((end, number) for end, number, _ in _tensors(_terminator(region)))
+    for loop in find(module, *_REPEATED):
+        _copy(_changed_again(loop))
     for end in find(module, "func.return"):
         _copy(_returned(end))
+
+
+def _changed_again(loop: Any) -> Iterator[tuple[Any, int]]:
+    """Operands inside of `loop` that bufferisation may have written to in place, tensors from
+    outside: the next iteration, or another thread, reads them again."""
+    for operation in inside(loop):
+        hands_on = operation.name == "scf.yield" or any(map(_is_tensor, operation.results))
+        if operation == loop or operation.name in _PARTS or not hands_on:
+            continue
+        for _, number, value in _tensors(operation):
+            is_read = number < _inputs(operation)
+            if not is_read and not _is_inside(_block(_root(value)), loop):
+                yield operation, number
+
+
+def _inputs(operation: Any) -> int:
+    """How many operands of a linalg operation, which come first, are only read."""
+    segments = "operandSegmentSizes"
+    if operation.name.startswith("linalg.") and segments in operation.attributes:
+        return int(operation.attributes[segments][0])
+    return 0
 
 
 def _terminator(region: Any) -> Any:
@@ -44,11 +74,14 @@ def _terminator(region: Any) -> Any:
 
 
 def _tensors(end: Any) -> Iterator[tuple[Any, int, Any]]:
-    """The tensors that the operation at the `end` of a block hands on."""
-    ir = bindings_of(end).ir
+    """The operands of the operation at the `end` of a block, or of another, that are tensors."""
     for number, value in enumerate(end.operands):
-        if isinstance(value.type, ir.RankedTensorType):
+        if _is_tensor(value):
             yield end, number, value
+
+
+def _is_tensor(value: Any) -> bool:
+    return isinstance(value.type, bindings_of(value.type).ir.RankedTensorType)
 
 
 def _twice(end: Any) -> Iterator[tuple[Any, int]]:
@@ -128,12 +161,12 @@ def read_where_used(module: Any) -> None:
     """Let each nest of loops read tensors from directly in front of it: passes of MLIR may have
     merged what two convolutions read, or moved it out of a loop, though the tensor is written to in
     between."""
-    for read in find(module, "bufferization.to_buffer"):
-        if "read_only" not in read.attributes:
-            continue
+    reads = [op for op in find(module, "bufferization.to_buffer") if "read_only" in op.attributes]
+    changing = _loops_with_tensors(module) if reads else set()
+    for read in reads:
         nests: dict[Any, list[Any]] = {}
         for use in list(read.result.uses):
-            nests.setdefault(_nest(use.owner.operation), []).append(use)
+            nests.setdefault(_nest(use.owner.operation, changing), []).append(use)
         for nest, uses in nests.items():
             clone = read.operation.clone(ip=bindings_of(read).ir.InsertionPoint(nest))
             for use in uses:
@@ -141,11 +174,28 @@ def read_where_used(module: Any) -> None:
         read.operation.erase()
 
 
-def _nest(operation: Any) -> Any:
-    """The outermost of the affine loops and branches around `operation`, in which no tensors are
-    changed, or that itself."""
+def _loops_with_tensors(module: Any) -> set[Any]:
+    """The operations in which tensors are made, at any depth: loops among them are not those of a
+    convolution's nest."""
+    found: set[Any] = set()
+    for operation in inside(module):
+        if any(map(_is_tensor, operation.results)):
+            around = operation.parent
+            while around is not None and around.operation not in found:
+                found.add(around.operation)
+                around = around.operation.parent
+    return found
+
+
+def _nest(operation: Any, changing: set[Any]) -> Any:
+    """The outermost of the affine loops and branches around `operation` that are not `changing`
+    tensors, or that itself."""
     around = operation.parent
-    while around is not None and around.name.startswith("affine."):
+    while (
+        around is not None
+        and around.name.startswith("affine.")
+        and around.operation not in changing
+    ):
         operation = around.operation
         around = operation.parent
     return operation

@@ -13,6 +13,7 @@ from mopt_mlir.func_ops import (
     name_of,
     set_argument_attributes,
 )
+from mopt_mlir.linalg.initializer import VIEWS
 from mopt_mlir.lowering.aliases import copy_aliases, read_where_used
 from mopt_mlir.lowering.results import is_buffer, results_to_parameters
 from mopt_mlir.lowering.upstream import run_upstream
@@ -38,7 +39,7 @@ _FREE = (
 _INLINE = "inline{default-pipeline=}"
 _NO_INLINE = "no_inline"
 
-_VIEWS = ("memref.cast", "memref.memory_space_cast", "memref.reinterpret_cast", "memref.subview")
+_VIEWS = VIEWS | {"memref.memory_space_cast", "memref.assume_alignment"}
 """Operations whose result is freed in place of their operand."""
 
 _MANUAL = "bufferization.manual_deallocation"
@@ -150,3 +151,9 @@ def _keep_manual_deallocations(module: Any) -> None:
             owner = owner.operands[0].owner
         if not isinstance(owner, ir.Block) and owner.operation.name == "memref.alloc":
             owner.operation.attributes[_MANUAL] = ir.UnitAttr.get(op.context)
+        else:
+            raise UserError(
+                f"'{op.name}' frees what several allocations, or callers, may have given: beside "
+                "tensors, free what 'memref.alloc' returned, in the same function",
+                describe(op.location),
+            )

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mopt_mlir.bindings import bindings_of
-from mopt_mlir.buffers import aligned_bytes
+from mopt_mlir.buffers import ALIGNMENT, aligned_bytes
 from mopt_mlir.diagnostics import UserError, describe
 from mopt_mlir.operations import find
 
@@ -21,9 +21,20 @@ _SMALL = 4096  # bytes; below that, text is quick
 _CONVERTIBLE = ("i8", "i16", "i32", "i64", "index", "f16", "f32", "f64")
 """Elements whose bytes numpy knows."""
 
-Constants = Mapping[str, "NDArray[np.uint8]"]
-"""The bytes of constants by symbol, each aligned as buffers are; those of variables, which code may
-write to, are writable."""
+_ZEROS = ("0", "0.000000e+00")
+"""As MLIR prints them."""
+
+
+class Constant(NamedTuple):
+    """The bytes of a constant, at a multiple of `alignment`; those of a variable, which code may
+    write to, are writable."""
+
+    data: NDArray[np.uint8]
+    alignment: int
+
+
+Constants = Mapping[str, Constant]
+"""By symbol."""
 
 
 def take_constants(module: Any) -> Constants:
@@ -39,14 +50,16 @@ def take_constants(module: Any) -> Constants:
         for op in find(module, "llvm.mlir.constant"):
             if _is_resource(op.attributes["value"], ir):
                 _resource(op)
-        for op in find(module, "llvm.mlir.global"):
-            if "value" not in op.attributes:
+        for view in module.regions[0].blocks[0].operations:  # those of modules inside have no code
+            op = view.operation
+            if op.name != "llvm.mlir.global" or "value" not in op.attributes:
                 continue
             is_resource = _is_resource(op.attributes["value"], ir)
             data = _resource(op) if is_resource else _elements(op, ir)
             if data is not None and (is_resource or data.nbytes >= _SMALL):
-                taken[op.attributes["sym_name"].value] = own = _aligned(data)
-                own.flags.writeable = "constant" not in op.attributes
+                own = _aligned(data, _alignment(op))
+                own.data.flags.writeable = "constant" not in op.attributes
+                taken[op.attributes["sym_name"].value] = own
                 del op.attributes["value"]
                 op.attributes["linkage"] = ir.Attribute.parse("#llvm.linkage<external>")
     return taken
@@ -66,6 +79,8 @@ def _elements(op: Any, ir: Any) -> NDArray[np.uint8] | None:
         return None
     if str(ir.ShapedType(value.type).element_type) not in _CONVERTIBLE:
         return None  # packed bits, and what numpy has no type for
+    if value.is_splat and str(value.get_splat_value()).partition(" ")[0] in _ZEROS:
+        return None  # of which LLVM needs no text
     return np.ascontiguousarray(np.array(value)).reshape(-1).view(np.uint8)
 
 
@@ -98,7 +113,13 @@ def _size(element: Any, ir: Any) -> int:
     return 8 if isinstance(element, ir.IndexType) else -(-element.width // 8)
 
 
-def _aligned(data: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    copy = aligned_bytes(data.nbytes)
+def _alignment(op: Any) -> int:
+    """What code may rely on of a global's address, in bytes."""
+    said = op.attributes["alignment"].value if "alignment" in op.attributes else 1
+    return max(ALIGNMENT, said)
+
+
+def _aligned(data: NDArray[np.uint8], alignment: int) -> Constant:
+    copy = aligned_bytes(data.nbytes, alignment)
     copy[:] = data
-    return copy
+    return Constant(copy, alignment)

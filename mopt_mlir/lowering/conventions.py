@@ -112,10 +112,20 @@ def _words(rank: int) -> Any:
 
 def _descriptor(buffer: Buffer, parameter: Parameter) -> Any:
     array = buffer.array
-    strides = [stride // array.itemsize for stride in array.strides]
     begin = buffer.address - _offset(parameter)
     words = _words(array.ndim)
-    return words(begin, begin, parameter.offset or 0, *array.shape, *strides)
+    return words(begin, begin, parameter.offset or 0, *array.shape, *_strides(array))
+
+
+def _strides(array: Array) -> list[int]:
+    """In elements. Along an axis of one element numpy's may be any number; upstream expects that of
+    a dense array, of which it makes those of the axes that are joined with it."""
+    strides: list[int] = []
+    dense = 1
+    for extent, stride in zip(reversed(array.shape), reversed(array.strides), strict=True):
+        strides.append(dense if extent == 1 else stride // array.itemsize)
+        dense = max(extent, 1) * abs(strides[-1])
+    return strides[::-1]
 
 
 def _result_type(result: Parameter) -> Any:

@@ -114,6 +114,7 @@ def annotate_entries(module: Any) -> None:
         if inside and len(function.regions[0].blocks) and is_public(function):
             message = f"@{name_of(function)} cannot be called from C: it is in a module of its own"
             emit("warning", function.location, message)
+    _give_pointers_their_own(module)
     with module.context:
         for function in functions_of(module):
             attributes = argument_attributes(function)
@@ -127,6 +128,31 @@ def annotate_entries(module: Any) -> None:
                 write_entry(function, entry)
                 if [r.element for r in entry.results] == ["i1"]:  # C's bool is 0 or 1
                     set_result_attributes(function, [{"llvm.zeroext": ir.UnitAttr.get()}])
+
+
+def _give_pointers_their_own(module: Any) -> None:
+    """Let each `func.constant` of a public function be one of a private function that calls it:
+    what calls through a pointer knows nothing of the conventions of entry points."""
+    bindings = bindings_of(module)
+    ir, func, symbols = bindings.ir, bindings.func, bindings.ir.SymbolTable(module)
+    public = {name_of(function): function for function in functions_of(module)}
+    public = {name: function for name, function in public.items() if is_public(function)}
+    own: dict[str, str] = {}
+    for constant in find(module, "func.constant"):
+        name = constant.attributes["value"].value
+        if name not in public:
+            continue
+        with module.context, constant.location:
+            if name not in own:
+                type_ = public[name].attributes["function_type"].value
+                with ir.InsertionPoint(module.regions[0].blocks[0]):
+                    function = func.FuncOp(f"{name}_pointed_to", type_, visibility="private")
+                block = function.add_entry_block()
+                with ir.InsertionPoint(block):
+                    call = func.CallOp(list(type_.results), name, list(block.arguments))
+                    func.ReturnOp(list(call.operation.results))
+                own[name] = symbols.insert(function.operation).value
+            constant.attributes["value"] = ir.FlatSymbolRefAttr.get(own[name])
 
 
 def write_entry(function: Any, entry: Entry) -> None:

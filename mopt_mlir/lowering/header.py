@@ -25,20 +25,29 @@ C_NAMES: Mapping[str, str] = {
 """C's types of elements and scalars; a complex number is two of them, f16 its bits."""
 
 _KEYWORDS = """
-alignas alignof and asm auto bool break case catch char class compl concept const constexpr continue
-decltype default delete do double else enum explicit export extern false float for friend goto if
-inline int long mutable namespace new noexcept not nullptr operator or private protected public
-register requires restrict return short signed sizeof static struct switch template this throw true
-try typedef typeid typename union unsigned using virtual void volatile while xor
+_Alignas _Alignof _Atomic _Bool _Complex _Generic _Imaginary _Noreturn _Static_assert _Thread_local
+alignas alignof and and_eq asm auto bitand bitor bool break case catch char char16_t char32_t
+char8_t class co_await co_return co_yield compl concept const const_cast consteval constexpr
+constinit continue decltype default delete do double dynamic_cast else enum explicit export extern
+false float for friend goto if inline int linux long mutable namespace new noexcept not not_eq
+nullptr operator or or_eq private protected public register reinterpret_cast requires restrict
+return short signed sizeof static static_assert static_cast struct switch template this thread_local
+throw true try typedef typeid typename typeof typeof_unqual union unix unsigned using virtual void
+volatile wchar_t while xor xor_eq
 """
+"""Of C and C++, with what compilers define without being asked to."""
+
 _TYPES = """
 int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t intptr_t uintptr_t intmax_t
 uintmax_t
 """
 _RESERVED = frozenset((*_KEYWORDS.split(), *_TYPES.split()))
+_MEMREF = "mopt_memref_"  # followed by a rank: the type of descriptors
+_MACROS = re.compile(rf"U?INT(PTR|MAX|(_FAST|_LEAST)?\d+)_(MAX|MIN|C)|{_MEMREF}\d+")
+"""Those of stdint.h, and descriptors."""
+
 
 _RESULTS = "results"  # the parameter that several results are written to
-_MEMREF = "mopt_memref_"  # followed by a rank: the type of descriptors
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -97,7 +106,7 @@ def _declaration(entry: Entry, names: Collection[str]) -> str:
         return (
             f"{comment}\n/* A C program has a main of its own: use dlsym(), or another name. */\n"
         )
-    if not _IDENTIFIER.fullmatch(entry.symbol) or entry.symbol in _RESERVED:
+    if not _IDENTIFIER.fullmatch(entry.symbol) or _is_reserved(entry.symbol):
         return f'{comment}\n/* "{_in_comment(entry.symbol)}" is not a name in C: use dlsym(). */\n'
     if entry.takes_pointers:
         result = C_NAMES[entry.results[0].element] if entry.results else "void"
@@ -116,9 +125,7 @@ def _with_descriptors(entry: Entry, names: Collection[str]) -> str:
     result, struct = "void", ""
     if len(entry.results) > 1:
         fields = " ".join(f"{_by_value(r)} {r.name};" for r in entry.results)
-        name = f"{entry.name}_results"
-        while name in names:
-            name += "_"
+        name = _c_identifier(f"{entry.name}_results", set(names))
         struct = f"typedef struct {{ {fields} }} {name};\n"
         parameters.insert(0, f"{name} *{_RESULTS}")
     elif entry.results and entry.results[0].shape is not None:
@@ -182,11 +189,18 @@ def _with_c_names(entry: Entry) -> Entry:
     return replace(entry, parameters=renamed(entry.parameters), results=renamed(entry.results))
 
 
+def _is_reserved(name: str) -> bool:
+    """Whether an identifier is something else already, in C or in the header."""
+    return name in _RESERVED or bool(_MACROS.fullmatch(name))
+
+
 def _c_identifier(name: str, taken: set[str]) -> str:
     """`name`, changed where it is no identifier or is `taken`, to which it is then added."""
     safe = re.sub(r"\W", "_", name, flags=re.ASCII)
-    if safe in _RESERVED or not _IDENTIFIER.fullmatch(safe):
-        safe = f"{safe}_" if safe in _RESERVED else f"_{safe}"
+    if _is_reserved(safe):
+        safe += "_"
+    elif not _IDENTIFIER.fullmatch(safe):
+        safe = f"_{safe}"
     numbered = (f"{safe}_{number}" for number in count(2))
     unique = next(c for c in chain([safe], numbered) if c not in taken)
     taken.add(unique)

@@ -42,8 +42,8 @@ class LoadedCode:
         library = llvm.JITLibraryBuilder().add_object_img(code.object()).add_current_process()
         for symbol in (*symbols, *([RELEASE] if releases else [])):
             library.export_symbol(symbol)
-        for symbol, data in self._constants.items():
-            library.import_symbol(symbol, data.ctypes.data)
+        for symbol, constant in self._constants.items():
+            library.import_symbol(symbol, constant.data.ctypes.data)
         with _LOCK:
             try:
                 self._tracker = library.link(_linker(), f"mopt{next(_NUMBERS)}")

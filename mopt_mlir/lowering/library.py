@@ -42,16 +42,19 @@ _ACCURATE = {"math.expm1": "expm1", "math.log1p": "log1p"}
 
 
 def check_names(module: Any) -> None:
-    """Raise UserError for a function that has the name of one of the C library."""
-    for function in functions_of(module):
-        name = name_of(function)
-        if name in _MEMORY:
+    """Raise UserError for a function or variable that has the name of a function of the C library,
+    or of LLVM's own."""
+    for named in (*functions_of(module), *find(module, "memref.global")):
+        name = name_of(named)
+        if name.startswith("llvm."):
+            reason = "LLVM takes it for an intrinsic"
+        elif name in _MEMORY:
             reason = "generated code calls the C library's function"
         elif name in _KNOWN:
             reason = "LLVM takes it for the C library's function"
         else:
             continue
-        raise UserError(f"give @{name} another name: {reason}", describe(function.location))
+        raise UserError(f"give @{name} another name: {reason}", describe(named.location))
 
 
 def call_accurate_functions(module: Any) -> None:

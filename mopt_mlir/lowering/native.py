@@ -94,6 +94,9 @@ def compile_text(text: str, target: Target, exported: Collection[str]) -> Native
     for function in module.functions:
         if not function.is_declaration and function.name not in exported:
             function.linkage = "internal"
+    for variable in module.global_variables:  # a program has its own of such names
+        if not variable.is_declaration and variable.linkage.name == "external":
+            variable.linkage = "internal"
     options = llvm.create_pipeline_tuning_options(speed_level=_SPEED)
     options.loop_vectorization = True
     options.loop_interleaving = False

@@ -109,6 +109,8 @@ def _rewrite_call(bindings: Bindings, call: Any) -> None:
 def _is_own_allocation(ir: Any, value: Any, entry: Any) -> bool:
     if isinstance(value.owner, ir.Block) or value.owner.operation.name != "memref.alloc":
         return False
+    if any(use.owner.operation.name == "memref.assume_alignment" for use in value.uses):
+        return False  # what a caller gives need not be aligned like that
     return bool(value.owner.operation.block == entry)
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
+from weakref import WeakValueDictionary
 
 
 @dataclass(frozen=True)
@@ -23,12 +25,21 @@ class Scalar:
     argument: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Computed:
-    """The result of one of `OPERATIONS`."""
+    """The result of one of `OPERATIONS`: made by `compute`, which makes equal ones once, so that
+    what is used twice takes no longer."""
 
     operation: str
     operands: tuple[Size, ...]
+
+    @cached_property
+    def is_known(self) -> bool:
+        return all(map(is_known, self.operands))
+
+    @cached_property
+    def is_natural(self) -> bool:
+        return _is_natural(self)
 
 
 @dataclass(frozen=True)
@@ -69,12 +80,19 @@ OPERATIONS: Mapping[str, Callable[..., int]] = {
 """What sizes are computed with."""
 
 
+_COMPUTED: WeakValueDictionary[tuple[str, tuple[Size, ...]], Computed] = WeakValueDictionary()
+"""Those that are in use."""
+
+
 def compute(operation: str, *operands: Size) -> Size:
     """One of `OPERATIONS` on sizes, carried out if these are numbers."""
     numbers = [size for size in operands if isinstance(size, int)]
     if len(numbers) == len(operands):
         return int(OPERATIONS[operation](*numbers))
-    return Computed(operation, operands)
+    key = operation, operands
+    if (known := _COMPUTED.get(key)) is None:
+        _COMPUTED[key] = known = Computed(operation, operands)
+    return known
 
 
 def unsigned(size: Size, bits: int) -> Size:
@@ -96,6 +114,10 @@ def is_natural(size: Size) -> bool:
         return size >= 0
     if not isinstance(size, Computed):
         return isinstance(size, Extent)
+    return size.is_natural
+
+
+def _is_natural(size: Computed) -> bool:
     if size.operation in _NEVER_NEGATIVE:
         return True
     natural = [is_natural(operand) for operand in size.operands]
@@ -109,7 +131,7 @@ def is_natural(size: Size) -> bool:
 _NEVER_NEGATIVE = ("eq", "ne", "lt", "le", "gt", "ge")
 
 
-def evaluate(size: Size, arguments: Sequence[Any]) -> int:
+def evaluate(size: Size, arguments: Sequence[Any], done: dict[Size, int] | None = None) -> int:
     """The value of a size that is known, for bound arguments: each a `Buffer` or a C scalar."""
     if isinstance(size, int):
         return size
@@ -118,11 +140,15 @@ def evaluate(size: Size, arguments: Sequence[Any]) -> int:
     if isinstance(size, Scalar):
         return int(arguments[size.argument].value)
     assert isinstance(size, Computed)
-    return int(OPERATIONS[size.operation](*(evaluate(o, arguments) for o in size.operands)))
+    done = {} if done is None else done
+    if size not in done:
+        numbers = [evaluate(operand, arguments, done) for operand in size.operands]
+        done[size] = int(OPERATIONS[size.operation](*numbers))
+    return done[size]
 
 
 def is_known(size: Size) -> bool:
     """Whether a size depends on nothing but the arguments."""
     if isinstance(size, Computed):
-        return all(map(is_known, size.operands))
+        return size.is_known
     return not isinstance(size, Unknown)

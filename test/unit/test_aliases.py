@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mopt_mlir import compile, sink
+from mopt_mlir import UserError, compile, sink
 
 F32 = np.float32
 TENSOR = "tensor<4xf32>"
@@ -230,3 +230,129 @@ def test_a_convolution_in_a_loop_reads_what_the_loop_has_changed(passes):
     expected = 2 * x
     expected[0, 1, 1, 2] = 100
     np.testing.assert_allclose(last, expected)
+
+
+LOOPS = {
+    "affine.for": "affine.for %i = 0 to 3 {",
+    "affine.parallel": "affine.parallel (%i) = (0) to (3) {",
+    "scf.parallel": "scf.parallel (%i) = (%c0) to (%c3) step (%c1) {",
+}
+
+
+@pytest.mark.parametrize("loop", LOOPS.values(), ids=LOOPS)
+@pytest.mark.parametrize("changing", ["%y = arith.negf %s : tensor<4xf32>", DOUBLED])
+def test_each_iteration_finds_a_tensor_from_outside_as_it_was(loop, changing):
+    result = np.zeros((3, 4), F32)
+    run(
+        f"""func.func @f(%x: {TENSOR}, %out: memref<3x4xf32>) {{
+          %c0 = arith.constant 0 : index
+          %c1 = arith.constant 1 : index
+          %c3 = arith.constant 3 : index
+          %s = arith.addf %x, %x : {TENSOR}
+          {loop}
+            {changing}
+            %b = bufferization.to_buffer %y : {TENSOR} to memref<4xf32>
+            %row = memref.subview %out[%i, 0] [1, 4] [1, 1]
+                : memref<3x4xf32> to memref<4xf32, strided<[1], offset: ?>>
+            memref.copy %b, %row : memref<4xf32> to memref<4xf32, strided<[1], offset: ?>>
+          }}
+          return
+        }}""",
+        np.arange(4, dtype=F32),
+        result,
+    )
+    expected = np.arange(4) * (-2 if "negf" in changing else 4)
+    np.testing.assert_array_equal(result, [expected] * 3)
+
+
+def test_the_body_of_an_operation_runs_several_times():
+    result = run(
+        f"""func.func @f(%x: {TENSOR}) -> {TENSOR} {{
+          %c0 = arith.constant 0 : index
+          %s = arith.addf %x, %x : {TENSOR}
+          %r = tensor.generate {{
+          ^bb0(%i: index):
+            %before = tensor.extract %s[%c0] : {TENSOR}
+            %one = arith.constant 1.0 : f32
+            %more = arith.addf %before, %one : f32
+            %t = tensor.insert %more into %s[%c0] : {TENSOR}
+            %now = tensor.extract %t[%c0] : {TENSOR}
+            tensor.yield %now : f32
+          }} : {TENSOR}
+          return %r : {TENSOR}
+        }}""",
+        np.full(4, 2, F32),
+    )
+    np.testing.assert_array_equal(result, [5, 5, 5, 5])
+
+
+@pytest.mark.parametrize("loop", ["affine.for %i = 0 to 2", "scf.for %i = %c0 to %c2 step %c1"])
+def test_a_convolution_in_a_loop_reads_what_the_loop_has_made(loop):
+    rng = np.random.default_rng(3)
+    image = rng.standard_normal((2, 1, 6, 6, 4), F32)
+    weights = rng.standard_normal((3, 3, 4, 8), F32)
+    result = np.zeros((2, 1, 4, 4, 8), F32)
+    run(
+        f"""func.func @f(%x: tensor<2x1x6x6x4xf32>, %w: tensor<3x3x4x8xf32>,
+            %out: memref<2x1x4x4x8xf32>) {{
+          %c0 = arith.constant 0 : index
+          %c1 = arith.constant 1 : index
+          %c2 = arith.constant 2 : index
+          %zero = arith.constant 0.0 : f32
+          {loop} {{
+            %part = tensor.extract_slice %x[%i, 0, 0, 0, 0] [1, 1, 6, 6, 4] [1, 1, 1, 1, 1]
+                : tensor<2x1x6x6x4xf32> to tensor<1x6x6x4xf32>
+            %image = arith.addf %part, %part : tensor<1x6x6x4xf32>
+            %empty = tensor.empty() : tensor<1x4x4x8xf32>
+            %init = linalg.fill ins(%zero : f32) outs(%empty : tensor<1x4x4x8xf32>)
+                -> tensor<1x4x4x8xf32>
+            %y = linalg.conv_2d_nhwc_hwcf
+                ins(%image, %w : tensor<1x6x6x4xf32>, tensor<3x3x4x8xf32>)
+                outs(%init : tensor<1x4x4x8xf32>) -> tensor<1x4x4x8xf32>
+            %b = bufferization.to_buffer %y : tensor<1x4x4x8xf32> to memref<1x4x4x8xf32>
+            %place = memref.subview %out[%i, 0, 0, 0, 0] [1, 1, 4, 4, 8] [1, 1, 1, 1, 1]
+                : memref<2x1x4x4x8xf32> to memref<1x4x4x8xf32, strided<[128, 32, 8, 1], offset: ?>>
+            memref.copy %b, %place
+                : memref<1x4x4x8xf32> to memref<1x4x4x8xf32, strided<[128, 32, 8, 1], offset: ?>>
+          }}
+          return
+        }}""",
+        image,
+        weights,
+        result,
+    )
+    patches = np.lib.stride_tricks.sliding_window_view(image.astype(np.float64), (3, 3), (2, 3))
+    expected = 2 * np.einsum("bnhwcrs,rsck->bnhwk", patches, weights.astype(np.float64))
+    np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("made", "message"),
+    [
+        ("%m = memref.collapse_shape %a [[0, 1]] : memref<2x2xf32> into memref<4xf32>", None),
+        (
+            "%m = scf.if %c -> (memref<4xf32>) { %t = memref.alloc() : memref<4xf32>\n"
+            "scf.yield %t : memref<4xf32> } else { %t = memref.alloc() : memref<4xf32>\n"
+            "scf.yield %t : memref<4xf32> }",
+            "'memref.dealloc' frees what several allocations, or callers, may have given",
+        ),
+    ],
+)
+def test_what_a_module_frees_beside_tensors_is_freed_once(made, message):
+    text = f"""
+        func.func @tensors(%x: {TENSOR}) -> {TENSOR} {{ return %x : {TENSOR} }}
+        func.func @f(%c: i1, %o: memref<4xf32>) {{
+          %a = memref.alloc() : memref<2x2xf32>
+          {made}
+          %two = arith.constant 2.0 : f32
+          linalg.fill ins(%two : f32) outs(%m : memref<4xf32>)
+          memref.copy %m, %o : memref<4xf32> to memref<4xf32>
+          memref.dealloc %m : memref<4xf32>
+          return
+        }}"""
+    if message is None:
+        run(text, True, o := np.zeros(4, F32))
+        np.testing.assert_array_equal(o, [2, 2, 2, 2])
+    else:
+        with pytest.raises(UserError, match=message):
+            run(text, True, np.zeros(4, F32))

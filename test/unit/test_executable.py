@@ -540,3 +540,112 @@ def test_bindings_that_cannot_take_a_softmax_apart_say_that_it_is_left(
               -> tensor<8xf32>
           return %0 : tensor<8xf32>
         }""")
+
+
+def test_an_axis_of_one_element_has_any_stride():
+    """Those that upstream computes with must be those of a dense array all the same."""
+    text = """func.func @f(%a: tensor<?x?x?xf32>) -> tensor<?x?xf32> {
+      %c = tensor.collapse_shape %a [[0, 1], [2]] : tensor<?x?x?xf32> into tensor<?x?xf32>
+      return %c : tensor<?x?xf32>
+    }"""
+    function = mopt_mlir.compile(text)["f"]
+    values = np.arange(12, dtype=F32).reshape(3, 4)
+    for array in (values[:, None], values[None], values.reshape(1, 3, 4)[::-1]):
+        np.testing.assert_array_equal(function(array), values)
+
+
+POINTERS = """
+func.func @add(%a: memref<4xf32>, %b: memref<4xf32>) {
+  linalg.add ins(%a, %b : memref<4xf32>, memref<4xf32>) outs(%b : memref<4xf32>)
+  return
+}
+func.func @sub(%a: memref<4xf32>, %b: memref<4xf32>) {
+  linalg.sub ins(%b, %a : memref<4xf32>, memref<4xf32>) outs(%b : memref<4xf32>)
+  return
+}
+func.func @either(%c: i1, %a: memref<4xf32>, %b: memref<4xf32>) {
+  %f = func.constant @add : (memref<4xf32>, memref<4xf32>) -> ()
+  %g = func.constant @sub : (memref<4xf32>, memref<4xf32>) -> ()
+  %h = arith.select %c, %f, %g : (memref<4xf32>, memref<4xf32>) -> ()
+  func.call_indirect %h(%a, %b) : (memref<4xf32>, memref<4xf32>) -> ()
+  return
+}
+"""
+
+
+def test_functions_are_called_through_pointers():
+    executable = mopt_mlir.compile(POINTERS)
+    one, five = np.ones(4, F32), np.full(4, 5, F32)
+    executable["either"](True, one, five)
+    np.testing.assert_array_equal([one, five], [[1] * 4, [6] * 4])
+    executable["either"](False, one, five)
+    np.testing.assert_array_equal([one, five], [[1] * 4, [5] * 4])
+    executable["add"](one, five)
+    np.testing.assert_array_equal(five, [6] * 4)
+
+
+@pytest.mark.parametrize("name", ["tanhf", "memcpy", "llvm.x"])
+@pytest.mark.parametrize("kind", ["function", "variable"])
+def test_names_that_generated_code_needs_are_refused(name, kind):
+    text = f'memref.global @"{name}" : memref<4xf32> = dense<1.0>'
+    if kind == "function":
+        text = f'func.func @"{name}"(%a: memref<4xf32>) {{ return }}'
+    with pytest.raises(UserError, match=f"give @{name} another name: "):
+        mopt_mlir.compile(text + "\nfunc.func @f() { return }")
+
+
+def test_constants_of_a_module_inside_are_its_own():
+    text = """
+    memref.global "private" constant @v : memref<2048xf32> = dense<1.0>
+    func.func @f(%o: memref<2048xf32>) {
+      %v = memref.get_global @v : memref<2048xf32>
+      memref.copy %v, %o : memref<2048xf32> to memref<2048xf32>
+      return
+    }
+    module @inner {
+      memref.global "private" constant @v : memref<2048xf32> = dense<2.0>
+      func.func @g(%o: memref<2048xf32>) {
+        %v = memref.get_global @v : memref<2048xf32>
+        memref.copy %v, %o : memref<2048xf32> to memref<2048xf32>
+        return
+      }
+    }"""
+    with mopt_mlir.sink(lambda _: None):
+        function = mopt_mlir.compile(text)["f"]
+    function(output := np.zeros(2048, F32))
+    assert (output == 1).all()
+
+
+@pytest.mark.parametrize("size", [512, 2048])
+def test_a_variable_lies_where_it_says(size):
+    text = f"""
+    memref.global "private" @v : memref<{size}xf32> = dense<1.0> {{alignment = 4096}}
+    func.func @f() -> index {{
+      %v = memref.get_global @v : memref<{size}xf32>
+      %p = memref.extract_aligned_pointer_as_index %v : memref<{size}xf32> -> index
+      return %p : index
+    }}"""
+    assert mopt_mlir.compile(text)["f"]() % 4096 == 0
+
+
+def test_an_alignment_that_is_assumed_is_no_access_and_asked_of_no_caller():
+    text = """
+    func.func @reads(%a: memref<4xf32>, %o: memref<4xf32>) {
+      %x = memref.assume_alignment %a, 4 : memref<4xf32>
+      memref.copy %x, %o : memref<4xf32> to memref<4xf32>
+      return
+    }
+    func.func @makes() -> memref<16xf32> {
+      %one = arith.constant 1.0 : f32
+      %a = memref.alloc() {alignment = 64} : memref<16xf32>
+      %x = memref.assume_alignment %a, 64 : memref<16xf32>
+      linalg.fill ins(%one : f32) outs(%x : memref<16xf32>)
+      return %a : memref<16xf32>
+    }"""
+    executable = mopt_mlir.compile(text)
+    given = np.ones(4, F32)
+    given.flags.writeable = False
+    executable["reads"](given, np.zeros(4, F32))
+    shifted = np.zeros(20, F32)[1:17]
+    executable["makes"](out=shifted)
+    assert (shifted == 1).all()

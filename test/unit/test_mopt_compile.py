@@ -105,6 +105,41 @@ def test_a_large_variable_can_be_written_to(run):
 
 
 @needs_cc
+@pytest.mark.parametrize("size", [4, 2048])
+def test_variables_are_a_library_s_own(run, size):
+    Path("scale.mlir").write_text(
+        f"""memref.global @scale : memref<{size}xf32> = dense<2.0>
+        func.func @f() -> f32 {{
+          %zero = arith.constant 0 : index
+          %scales = memref.get_global @scale : memref<{size}xf32>
+          %first = memref.load %scales[%zero] : memref<{size}xf32>
+          return %first : f32
+        }}"""
+    )
+    assert run("scale.mlir", "-o", "scale.o", "--machine", "haswell") == (0, "")
+    Path("main.c").write_text(
+        "float scale[4] = {7}; float f(void); int main(void) { return 10 * f() + scale[0]; }"
+    )
+    subprocess.run(["cc", "main.c", "scale.o", "-o", "main"], check=True)
+    assert subprocess.run(["./main"]).returncode == 27
+
+
+def test_zeros_take_no_text(run):
+    Path("zeros.mlir").write_text(
+        """memref.global "private" @v : memref<1048576xf32> = dense<0.0>
+        func.func @f(%i: index, %new: f32) -> f32 {
+          %v = memref.get_global @v : memref<1048576xf32>
+          %x = memref.load %v[%i] : memref<1048576xf32>
+          memref.store %new, %v[%i] : memref<1048576xf32>
+          return %x : f32
+        }"""
+    )
+    assert run("zeros.mlir", "-o", "zeros.ll", "--machine", "haswell") == (0, "")
+    assert "zeroinitializer" in (text := Path("zeros.ll").read_text())
+    assert len(text) < 10_000
+
+
+@needs_cc
 def test_weights_that_are_packed_are_shipped_once(run):
     values = np.arange(64 * 32 * 9, dtype=np.float32)
     Path("conv.mlir").write_text(f"""
@@ -159,7 +194,7 @@ def test_headers_compile_alone_twice_and_together(run, language):
 def test_names_in_headers_are_those_of_c_and_unique(run, language):
     buffer = "memref<1xf32>"
     names = ("%a.b", "%a_b", "%a$b", "%results", "%result0", "%int", "%-x", "%0")
-    names += ("%mopt_memref_1", "%int64_t")
+    names += ("%mopt_memref_1", "%int64_t", "%static_assert", "%bitand", "%_Bool", "%linux")
     Path("names.mlir").write_text(
         f"func.func @f({', '.join(f'{name}: {buffer}' for name in names)}, %y: memref<?xf32>)\n"
         "    -> (f32, f32) {\n  %z = arith.constant 1.0 : f32\n  return %z, %z : f32, f32\n}\n"
@@ -168,6 +203,10 @@ def test_names_in_headers_are_those_of_c_and_unique(run, language):
         "func.func @main(%x: f32) { return }\n"
         "func.func @int8_t(%x: f32) { return }\n"
         "func.func @f_results(%x: f32) { return }\n"
+        "func.func @mopt_memref_1(%x: f32) { return }\n"
+        "func.func @INT8_MAX(%x: f32) { return }\n"
+        'func.func @"2f"(%y: memref<?xf32>) -> (f32, f32) {\n  %z = arith.constant 1.0 : f32\n'
+        "  return %z, %z : f32, f32\n}\n"
         'func.func @"a*/ (b"(%x: f32) { return }\n'
     )
     assert run("names.mlir", "-o", "names.o", "--header", "names.h", "--machine", "haswell")[0] == 0
