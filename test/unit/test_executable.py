@@ -546,12 +546,18 @@ def test_an_axis_of_one_element_has_any_stride():
     """Those that upstream computes with must be those of a dense array all the same."""
     text = """func.func @f(%a: tensor<?x?x?xf32>) -> tensor<?x?xf32> {
       %c = tensor.collapse_shape %a [[0, 1], [2]] : tensor<?x?x?xf32> into tensor<?x?xf32>
-      return %c : tensor<?x?xf32>
+      %c0 = arith.constant 0 : index
+      %c1 = arith.constant 1 : index
+      %m = tensor.dim %c, %c0 : tensor<?x?xf32>
+      %n = tensor.dim %c, %c1 : tensor<?x?xf32>
+      %e = tensor.empty(%m, %n) : tensor<?x?xf32>
+      %r = linalg.negf ins(%c : tensor<?x?xf32>) outs(%e : tensor<?x?xf32>) -> tensor<?x?xf32>
+      return %r : tensor<?x?xf32>
     }"""
     function = mopt_mlir.compile(text)["f"]
     values = np.arange(12, dtype=F32).reshape(3, 4)
     for array in (values[:, None], values[None], values.reshape(1, 3, 4)[::-1]):
-        np.testing.assert_array_equal(function(array), values)
+        np.testing.assert_array_equal(function(array), -values)
 
 
 POINTERS = """
