@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import argparse
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from math import inf, prod
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mopt_mlir.diagnostics import UserError
+from mopt_mlir.measuring.memory import check_memory
 from mopt_mlir.output import make_directory
 from mopt_mlir.tools.printing import print_tables
 
 from . import environment
 from .comparison import Comparison
 from .crew import Crew, Progress
-from .operators import read_operators
+from .operators import problem_of, read_operators
 from .peers import OURS, REGISTRY
 from .protocol import Configuration, Protocol
 from .results import Results, kind_of
@@ -32,6 +35,9 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 _WIDTH = 160  # columns where the output is no terminal whose width could be asked for
+
+
+_BYTES_PER_ELEMENT = 16  # an operand, and the same in float64 for the reference or to draw it
 
 
 def configurations(cores: int) -> list[Configuration]:
@@ -80,10 +86,16 @@ def _configurations(slugs: Sequence[str]) -> list[Configuration]:
 def _measure(
     arguments: argparse.Namespace, configuration: Configuration, path: Path, resume: bool
 ) -> Comparison:
-    for name in ("repeat", "seconds"):
-        if not getattr(arguments, name) > 0:
-            raise UserError(f"{name}={getattr(arguments, name)}: must be positive")
+    _check_positive(arguments, "repeat", "seconds")
     operators = read_operators(arguments.operators, arguments.only)
+    for operator in operators:
+        try:
+            problem_of(operator).check_size()
+        except ValueError as error:
+            raise UserError(f"{operator.name}: {error}", arguments.operators) from None
+        shapes = operator.input_shape, operator.weights_shape, operator.output_shape
+        needed = _BYTES_PER_ELEMENT * sum(map(prod, shapes))
+        check_memory(needed, f"'{operator.name}'", "measure others")
     request = Request(
         operators,
         configuration,
@@ -104,6 +116,12 @@ def _measure(
 
         results = run_benchmark(request, progress, done)
     return Comparison.of(results)
+
+
+def _check_positive(arguments: argparse.Namespace, *names: str) -> None:
+    for name in names:
+        if not 0 < (value := getattr(arguments, name)) < inf:
+            raise UserError(f"{name}={value}: must be positive and finite")
 
 
 @contextmanager
@@ -169,6 +187,7 @@ def _verdict(comparisons: Sequence[Comparison]) -> int:
 
 def scale(arguments: argparse.Namespace) -> int:
     """Measure how things grow, and print the tables."""
+    _check_positive(arguments, "repeat")
     operators = read_operators("table1", arguments.only)
     with progress_bar("scale", 1) as (progress, _):
         scale = measure_scale(
@@ -203,6 +222,10 @@ def _read(paths: Sequence[Path]) -> tuple[list[Comparison], list[Scale]]:
     """The files of either kind; results in an order to be read in."""
     scales = [Scale.read(path) for path in paths if kind_of(path) == SCALE]
     results = [Results.read(path) for path in paths if kind_of(path) != SCALE]
+    slugs = Counter(result.configuration.slug for result in results)
+    for slug, number in slugs.items():
+        if number > 1:
+            raise UserError(f"{number} files have results of {slug}; report one of them at a time")
     return sorted(map(Comparison.of, results), key=_position), scales
 
 

@@ -140,7 +140,12 @@ def _start(request: Request) -> Results:
         return Results(head)
     results = Results.read(request.path)
     check_continues(results.head, head, request.path)
-    results.head["operators"] |= head["operators"]
+    known = results.head["operators"]
+    for name in results.done:
+        if head["operators"].get(name, known[name]) != known[name]:
+            reason = f"cannot resume: '{name}' was measured with other sizes"
+            raise UserError(f"{reason}; name another file", str(request.path))
+    known |= head["operators"]
     return results
 
 

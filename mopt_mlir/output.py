@@ -18,9 +18,15 @@ _STDOUT = ("/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
 """Other names of standard output, which may be a file that has more in it: not to be replaced."""
 
 
+def canonical(path: str | PathLike[str]) -> str:
+    """The name of an output, "-" for all of standard output's."""
+    name = fspath(path)
+    return "-" if name in _STDOUT else name
+
+
 def check_output(path: str | PathLike[str]) -> None:
     """Raise UserError if `path` cannot be written, before work is spent on what goes there."""
-    name = _name(path)
+    name = canonical(path)
     if name == "-" and sys.stdout is None:
         raise UserError("standard output is closed")
     if name == "-":
@@ -54,7 +60,7 @@ def write_output(path: str | PathLike[str], data: bytes) -> None:
     A link is followed, an existing file keeps its permissions, pipes and devices are written to
     directly. Raises UserError, and leaves `path` as it was, if that is not possible.
     """
-    name = _name(path)
+    name = canonical(path)
     check_output(name)
     try:
         if name == "-":
@@ -85,11 +91,6 @@ def temporary_file(name: str, data: bytes) -> Iterator[Path]:
             why = f"cannot write a temporary file: {error.strerror}"
             raise UserError(f"{why}; set TMPDIR to a directory that has room") from None
         yield path
-
-
-def _name(path: str | PathLike[str]) -> str:
-    name = fspath(path)
-    return "-" if name in _STDOUT else name
 
 
 def _is_device(name: str) -> bool:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import fmean, pstdev
+from math import nan
+from statistics import fmean, stdev
 
 import numpy as np
 
@@ -54,8 +55,6 @@ def lost_by_chance(verdicts: Sequence[Verdict], error: float) -> Lost:
 
 def error_of_good_plans(verdicts: Sequence[Verdict]) -> float:
     """The standard deviation of how far the good plans of an operator are mispredicted: the mean
-    over the operators."""
-    found = []
-    for verdict in verdicts:
-        found.append(pstdev(map(misprediction, verdict.good)))
-    return fmean(found)
+    over the operators that have several."""
+    found = [stdev(map(misprediction, v.good)) for v in verdicts if len(v.good) > 1]
+    return fmean(found) if found else nan

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import expm1
-from statistics import fmean, pstdev
+from math import expm1, isnan, nan
+from statistics import fmean, stdev
 
 from .criteria import USUAL_LOSS
 from .judgement import Point, Trial, Verdict, misprediction
@@ -16,11 +16,15 @@ UNUSUAL = 2.0
 """Errors of so many standard deviations are none that good plans usually have; a loss of fewer
 standard errors may be noise."""
 
+ENOUGH = 4
+"""Other good plans of an operator, from which on their errors say what is usual."""
+
 NOISE = "may be noise"
 OBJECTIVE = "the objective's"
+UNKNOWN = "too few good plans"
 MISJUDGED = "an unusual error"
 USUAL = "usual errors"
-REASONS = (NOISE, OBJECTIVE, MISJUDGED, USUAL)
+REASONS = (NOISE, OBJECTIVE, UNKNOWN, MISJUDGED, USUAL)
 
 MISS_COLUMNS = (
     "operator",
@@ -48,19 +52,21 @@ class Miss:
 
     @cached_property
     def _errors(self) -> list[float]:
-        """By how much the operator's good sampled plans are mispredicted; without a sample, these
-        two."""
-        return [misprediction(point) for point in self.verdict.good or (self.chosen, self.best)]
+        """By how much the operator's other good sampled plans are mispredicted."""
+        judged = self.chosen.key, self.best.key
+        return [misprediction(p) for p in self.verdict.good if p.key not in judged]
 
     @property
     def usual(self) -> float:
-        """The standard deviation of the errors that good plans have."""
-        return pstdev(self._errors)
+        """The standard deviation of the errors that other good plans have; NaN where there are too
+        few to tell."""
+        return stdev(self._errors) if len(self._errors) >= ENOUGH else nan
 
     def error(self, point: Point) -> float:
-        """By how much `point` takes longer than predicted, as a logarithm, beyond what all good
-        plans of the operator do."""
-        return misprediction(point) - fmean(self._errors)
+        """By how much `point` takes longer than predicted, as a logarithm, beyond what other good
+        plans of the operator do, or these two if there are none."""
+        others = self._errors or [misprediction(self.chosen), misprediction(self.best)]
+        return misprediction(point) - fmean(others)
 
     @property
     def reason(self) -> str:
@@ -69,6 +75,8 @@ class Miss:
             return NOISE
         if self.best.prediction.cost < self.chosen.prediction.cost:
             return OBJECTIVE
+        if isnan(self.usual):
+            return UNKNOWN
         if max(self.error(self.chosen), -self.error(self.best)) > UNUSUAL * self.usual:
             return MISJUDGED
         return USUAL
@@ -96,7 +104,8 @@ def miss_rows(misses: Iterable[Miss]) -> Rows:
     rows: Rows = []
     for miss in misses:
         lost = f"{percent(miss.loss)} +- {percent(miss.noise)}"
-        head = [miss.verdict.name, lost, miss.reason, percent(miss.usual)]
+        usual = "" if isnan(miss.usual) else percent(miss.usual)
+        head = [miss.verdict.name, lost, miss.reason, usual]
         rows += [
             [*head, "chosen", *_point_cells(miss, miss.chosen)],
             [""] * len(head) + ["best", *_point_cells(miss, miss.best)],

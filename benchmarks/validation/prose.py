@@ -69,12 +69,13 @@ MISSES = """\
 ## Plans that the model misjudges
 
 Every choice that loses more than {usual:.0%}, beside the plan that beats it, and why. *Error*: by
-how much a plan takes longer than predicted, beyond what the good sampled plans of the operator do
+how much a plan takes longer than predicted, beyond what other good sampled plans of the operator do
 on average; *usual error*: the standard deviation of theirs.
 
 - *May be noise*: it loses at most {unusual:g} standard errors of what is lost.
 - *The objective's*: predicted times prefer the plan that beats it; what the solver minimises, by
   which own plans are chosen, does not.
+- *Too few good plans*: fewer than {enough} others, which cannot say what is usual.
 - *An unusual error*: the choice takes longer than predicted, or the other plan less, by more than
   {unusual:g} usual errors. "What the model leaves out" has what is known of each.
 - *Usual errors*: no more than that. The two are predicted to take about as long, and of plans with

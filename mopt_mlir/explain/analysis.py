@@ -39,8 +39,9 @@ def explain(
 
     `constant_weights` says that the weights are known when code is generated. `rivals` are other
     plans for the same, such as the solver's, to compare with; a bound that they carry is taken
-    over. What the plan itself says of its prediction is not used, but for the bound. Raises
-    ValueError, naming the field, where the plan does not fit the problem.
+    over. What the plan itself says of its prediction may be of other figures of the machine, and is
+    not used, but for the bound if there are no rivals. Raises ValueError, naming the field, where
+    the plan does not fit the problem.
     """
     plan.check(problem)
     rivals = tuple(rivals)
@@ -55,7 +56,7 @@ def explain(
     except NotPredictableError as reason:
         unpredicted = str(reason)
     else:
-        forecast = _forecast(problem, machine, whole, constant_weights, (plan, *rivals))
+        forecast = _forecast(problem, machine, whole, constant_weights, rivals or (plan,))
         alternatives = runners_up(
             problem, machine, whole, constant_weights=constant_weights, rivals=rivals
         )
@@ -189,11 +190,11 @@ def _forecast(
 
 
 def _bound(machine: Machine, cost: float, proven: Iterable[Plan]) -> float | None:
-    """The best bound among the plans' for this machine, if it can be one for a plan of `cost`."""
-    bounds = [
+    """The best bound among the plans' for this machine of those that can be one for a plan of
+    `cost`."""
+    bounds = (
         plan.prediction.lower_bound
         for plan in proven
         if plan.prediction is not None and plan.machine == machine.name
-    ]
-    bound = max(bounds, default=0.0)
-    return bound if 0 < bound <= cost else None
+    )
+    return max((bound for bound in bounds if 0 < bound <= cost), default=None)

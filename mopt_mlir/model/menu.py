@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mopt_mlir.machine.machine import Machine
-from mopt_mlir.microkernel import Microkernel
+from mopt_mlir.microkernel import MOST_ACCUMULATORS, Microkernel
 from mopt_mlir.problem import NoPlanError, Problem, Role
 
 
@@ -103,8 +103,9 @@ def _vectors(problem: Problem, machine: Machine, dim: str) -> Iterator[tuple[int
 
 
 def _max_rows(machine: Machine, vectors: int) -> int:
-    """Rows whose accumulators fit in registers beside `vectors` vectors and one broadcast."""
-    return (machine.vector_registers - vectors - 1) // vectors
+    """Rows whose accumulators fit in registers beside `vectors` vectors and one broadcast, and for
+    which code is generated."""
+    return min(machine.vector_registers - vectors - 1, MOST_ACCUMULATORS) // vectors
 
 
 def _pixel_tiles(problem: Problem, most: int) -> Iterator[dict[str, int]]:

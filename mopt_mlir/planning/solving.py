@@ -65,12 +65,13 @@ def check_jobs(jobs: int) -> None:
 
 @dataclass(frozen=True)
 class Solution:
-    """A plan and how it came about: in `seconds`, perhaps `cached`, perhaps `cut_short` by the time
-    limit before its gap was down to the one asked for."""
+    """A plan and how it came about: in `seconds`, perhaps `cached`, perhaps `late`, when the time
+    limit was over, and perhaps `cut_short` by that before its gap was down to the one asked for."""
 
     plan: Plan
     seconds: float
     cached: bool = False
+    late: bool = False
     cut_short: bool = False
 
     def shortfall(self, request: Request) -> str | None:
@@ -94,7 +95,7 @@ class Solution:
 
 def key_of(problem: Problem, machine: Machine, request: Request, **more: str | float) -> str:
     """The key of a plan in the cache; `more` is what else the plan depends on. The time limit is no
-    part of it: a plan that it cut short, which another run may not find again, is never stored."""
+    part of it: what was found when that was over, and maybe not by another run, is never stored."""
     from mopt_mlir.planning.plan_cache import plan_key
 
     options: dict[str, str | float] = {
@@ -211,8 +212,8 @@ def solve_candidates(
 def _solution(plan: Plan, seconds: float, request: Request) -> Solution:
     reached = 0.0 if plan.prediction is None else plan.prediction.gap
     # only the clock makes a result depend on more than its arguments
-    cut_short = seconds >= request.time_limit and _misses(reached, request)
-    return Solution(plan, seconds, cut_short=cut_short)
+    late = seconds >= request.time_limit
+    return Solution(plan, seconds, late=late, cut_short=late and _misses(reached, request))
 
 
 def _misses(gap: float, request: Request) -> bool:
@@ -228,5 +229,5 @@ def store(
     cache: PlanCache | None,
 ) -> None:
     """Keep a plan for the next time, unless chance had a part in it."""
-    if cache is not None and not solution.cached and not solution.cut_short:
+    if cache is not None and not solution.cached and not solution.late:
         cache.put(key_of(problem, machine, request), solution.plan)

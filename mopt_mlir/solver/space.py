@@ -11,7 +11,7 @@ be copied one by one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import gcd, prod
@@ -20,13 +20,19 @@ import numpy as np
 
 from mopt_mlir.machine.machine import Machine
 from mopt_mlir.microkernel import Microkernel
-from mopt_mlir.model.cost import MEMORY, PARALLEL_START, can_stream, exposed_parts
-from mopt_mlir.model.footprint import memory_axes
+from mopt_mlir.model.cost import (
+    FILLED_FROM,
+    MEMORY,
+    PARALLEL_START,
+    can_stream,
+    exposed_parts,
+)
+from mopt_mlir.model.footprint import MemoryAxis
 from mopt_mlir.model.menu import menu
 from mopt_mlir.model.microkernel import RegisterWork, TileKind, tile_kinds
 from mopt_mlir.model.packing import PACK_CYCLES
 from mopt_mlir.model.rates import OUTPUT_PASSES, Rates
-from mopt_mlir.model.room import line_bytes
+from mopt_mlir.model.room import line_axes
 from mopt_mlir.problem import Problem
 from mopt_mlir.solver.arrays import Floats, Ints
 from mopt_mlir.vector_access import is_transposed, needs_panels
@@ -262,27 +268,29 @@ class _Once:
     def __init__(self, problem: Problem, machine: Machine) -> None:
         self.problem, self.machine, self.exposed = problem, machine, exposed_parts(machine)
         self.sizes = tuple(tensor.element.size for tensor in problem.tensors)
-        finest = min(machine.caches, key=lambda cache: cache.line).name
         self.axes = {
-            (index, panels): memory_axes(
-                problem, tensor, line_bytes(problem, machine, tensor, finest, panels)
-            )
+            (resource, index, panels): line_axes(problem, machine, tensor, level, panels)
+            for level, resource in FILLED_FROM.items()
             for index, tensor in enumerate(problem.tensors)
             for panels in (False, True)
         }
-        self.known: dict[tuple[tuple[int, ...], float, bool], float] = {}
+        self.known: dict[tuple[str, tuple[int, ...], float, bool], float] = {}
 
     def bound(self, choice: Choice) -> float:
         """Seconds that no plan of a choice undercuts: the busiest core covers the points that it
         has to, each output tile is visited once, every element moved once through each level and
         packed once."""
-        mine = self._moved(choice.covered, OUTPUT_PASSES, panels=choice.reads_panels)
-        whole = self._moved(self.problem.extents, choice.written, panels=choice.reads_panels)
+        mine, panels = choice.covered, choice.reads_panels
         rates, (_, found) = choice.rates, shares(self.problem, choice)
         once, each, input_, weights, output, output_each = found
         elements = (input_, weights, output + output_each)
         registers = sum(n * size for n, size in zip(elements, self.sizes, strict=True))
-        moved = {"L1": float(np.min(registers)), "L2": mine, "L3": mine, "DRAM": whole}
+        moved = {
+            "L1": float(np.min(registers)),
+            "L2": self._moved("L2", mine, OUTPUT_PASSES, panels=panels),
+            "L3": self._moved("L3", mine, OUTPUT_PASSES, panels=panels),
+            "DRAM": self._moved("DRAM", self.problem.extents, choice.written, panels=panels),
+        }
         cycles = float(np.min(once + each))
         if choice.packs:
             cycles += self._pack_cycles(choice)
@@ -299,22 +307,23 @@ class _Once:
         common = min(PACK_CYCLES["whole"], PACK_CYCLES["L3"]) * everything / choice.rates.cores
         return min(common, min(PACK_CYCLES["L2"], PACK_CYCLES["L1"]) * mine)
 
-    def _moved(self, points: Mapping[str, int], passes: float, *, panels: bool) -> float:
-        """Bytes of all tensors, the output's `passes` times."""
-        key = tuple(points.values()), passes, panels
+    def _moved(
+        self, resource: str, points: Mapping[str, int], passes: float, *, panels: bool
+    ) -> float:
+        """Bytes of all tensors that come from `resource`, the output's `passes` times."""
+        key = resource, tuple(points.values()), passes, panels
         if key not in self.known:
             number = (1, 1, passes)
             self.known[key] = sum(
-                number[index] * size * self._elements(index, points, panels=panels)
+                number[index] * size * _occupied(self.axes[resource, index, panels], points)
                 for index, size in enumerate(self.sizes)
             )
         return self.known[key]
 
-    def _elements(self, index: int, points: Mapping[str, int], *, panels: bool) -> int:
-        """Elements of memory that one tensor occupies."""
-        return prod(
-            part.occupied(
-                points[part.axis.image], points[part.axis.filter] if part.axis.filter else 1
-            )
-            for part in self.axes[index, panels]
-        )
+
+def _occupied(axes: Iterable[MemoryAxis], points: Mapping[str, int]) -> int:
+    """Elements of memory that one tensor occupies."""
+    return prod(
+        part.occupied(points[part.axis.image], points[part.axis.filter] if part.axis.filter else 1)
+        for part in axes
+    )

@@ -101,10 +101,11 @@ def _run(arguments: argparse.Namespace) -> int:
 def _outputs(arguments: argparse.Namespace) -> list[tuple[str, str]]:
     """The files to write, and the format of each."""
     from mopt_mlir.diagnostics import UserError
+    from mopt_mlir.output import canonical
 
-    outputs = [(arguments.output, arguments.format)]
+    outputs = [(canonical(arguments.output), arguments.format)]
     for kind, path in (("html", arguments.html), ("png", arguments.png)):
-        if path == "-":
+        if path is not None and canonical(path) == "-":
             raise UserError(f"--{kind} needs a file; for standard output use --format {kind}")
         if path is not None:
             outputs.append((path, kind))

@@ -1,7 +1,6 @@
 """Why choices lose, on plans whose errors are made up."""
 
-from math import exp, log
-from statistics import pstdev
+from math import exp, isnan, log
 from types import SimpleNamespace
 
 import pytest
@@ -40,9 +39,9 @@ def test_errors_are_those_beyond_what_good_plans_have_in_common():
     shifted = [(predicted, error + log(1.2)) for predicted, error in plans]
     (miss,) = misses.sample_misses(trial(*shifted))
     assert miss.loss == pytest.approx(1 - 1.001 * exp(-0.2))
-    assert miss.error(miss.chosen) == pytest.approx(0.2 - 0.02)
-    assert miss.error(miss.best) == pytest.approx(-0.02)
-    assert miss.usual == pytest.approx(pstdev([0.2] + [0.0] * 9))
+    assert miss.error(miss.chosen) == pytest.approx(0.2)
+    assert miss.error(miss.best) == pytest.approx(0.0)
+    assert miss.usual == pytest.approx(0.0)
 
 
 @pytest.mark.parametrize(
@@ -58,6 +57,17 @@ def test_errors_are_those_beyond_what_good_plans_have_in_common():
 def test_why_a_choice_among_the_sample_loses(chosen, best, uncertainty, reason):
     found = trial((1.0, chosen), (1.001, best), *OTHERS, uncertainty=uncertainty)
     assert misses.reasons_of([found]) == [reason]
+
+
+@pytest.mark.parametrize(("others", "reason"), [(3, misses.UNKNOWN), (4, misses.MISJUDGED)])
+def test_the_errors_of_few_plans_say_little_of_what_is_usual(others, reason):
+    """The two that are judged are none of them: of five plans, none is two standard deviations of
+    all five from the mean."""
+    found = trial((1.0, 0.4), (1.001, 0.0), *[(1.1, 0.0)] * (others - 1), (1.1, 0.02))
+    (miss,) = misses.sample_misses(found)
+    assert miss.reason == reason
+    assert isnan(miss.usual) == (reason == misses.UNKNOWN)
+    assert len(misses.miss_rows([miss])) == 2
 
 
 def test_the_objective_is_to_blame_where_predicted_times_know_better():
