@@ -150,9 +150,10 @@ def _start(request: Request) -> Results:
 
 
 def sizes_of(operator: Workload) -> dict[str, Any]:
-    """Extents, strides and dilations, for the record."""
+    """Extents, strides and dilations, for the record: as JSON has them."""
     data = asdict(operator)
-    return {key: data[key] for key in (*"nkhwcrs", "strides", "dilations")}
+    lists = {key: list(data[key]) for key in ("strides", "dilations")}
+    return {key: data[key] for key in "nkhwcrs"} | lists
 
 
 @dataclass

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from math import prod
+from math import isclose, prod
 
 from mopt_mlir.explain.alternatives import Alternative, runners_up
 from mopt_mlir.explain.completion import NotPredictableError, completed
@@ -39,9 +39,9 @@ def explain(
 
     `constant_weights` says that the weights are known when code is generated. `rivals` are other
     plans for the same, such as the solver's, to compare with; a bound that they carry is taken
-    over. What the plan itself says of its prediction may be of other figures of the machine, and is
-    not used, but for the bound if there are no rivals. Raises ValueError, naming the field, where
-    the plan does not fit the problem.
+    over. What the plan itself says of its prediction is not used, but for the bound, if it says
+    of its cost what is predicted now. Raises ValueError, naming the field, where the plan does not
+    fit the problem.
     """
     plan.check(problem)
     rivals = tuple(rivals)
@@ -56,7 +56,10 @@ def explain(
     except NotPredictableError as reason:
         unpredicted = str(reason)
     else:
-        forecast = _forecast(problem, machine, whole, constant_weights, rivals or (plan,))
+        proven = rivals
+        if _is_of_these_figures(problem, machine, whole, constant_weights):
+            proven = (plan, *rivals)
+        forecast = _forecast(problem, machine, whole, constant_weights, proven)
         alternatives = runners_up(
             problem, machine, whole, constant_weights=constant_weights, rivals=rivals
         )
@@ -144,6 +147,16 @@ def _overfull(caches: Iterable[CacheUse]) -> Iterator[str]:
                 "model counts on tiles that stay in their cache, and more data will move than it "
                 "predicts"
             )
+
+
+def _is_of_these_figures(
+    problem: Problem, machine: Machine, plan: Plan, constant_weights: bool
+) -> bool:
+    """Whether what `plan` says of itself is what is predicted now: else it was made for other
+    figures, perhaps of a machine with the same name, and so was its bound."""
+    told = plan.prediction
+    now = predict(problem, machine, plan, constant_weights=constant_weights)
+    return told is not None and isclose(told.cost, now.cost, rel_tol=1e-6)
 
 
 def _forecast(

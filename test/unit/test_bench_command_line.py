@@ -96,6 +96,8 @@ def test_the_suite_has_every_configuration_once():
         (["run", "--json", "o", "--protocol", "d"], "argument --protocol: invalid choice: 'd'"),
         (["run", "--json", "o", "--cold", "--warm"], "not allowed with argument"),
         (["run", "--json", "o", "--repeat", "0"], "repeat=0: must be positive"),
+        (["run", "--json", "o", "--seconds", "inf"], "seconds=inf: must be positive and finite"),
+        (["scale", "--json", "o", "--repeat", "0"], "repeat=0: must be positive"),
         (["run", "--json", "o", "--threads", "4096"], "threads=4096: this process may use "),
         (["run", "--json", "no/o.json"], "no/o.json: error: cannot write it: there is no"),
         (["run", "--json", "o", "--operators", "x.json"], "x.json: error: cannot read it: No such"),
@@ -123,11 +125,19 @@ def test_refusals(arguments, message, operators, capsys):
         ([[*TINY, "nhwc_hwcf"]], [*FIELDS, "layout"], "tiny: layout is not nchw_fchw"),
         ([[*TINY, "f64"]], [*FIELDS, "element"], "tiny: element is not f32"),
         ([["tiny", 0, 6, 5, 3, 3, 3]], FIELDS, "operators[0]: k: 0 is not a positive integer"),
+        ([["vast", 2**30, 6, 5, 3, 3, 3]], FIELDS, "vast: its loop over k has 1073741824"),
     ],
 )
 def test_lists_that_cannot_be_measured(rows, fields, message, operators, capsys):
     assert main(["run", "--json", "o", "--operators", operators(rows, fields)]) == 1
     assert f"operators.json: error: {message}" in capsys.readouterr().err
+
+
+def test_operators_that_memory_has_no_room_for(operators, capsys):
+    large = ["large", 1 << 20, 1 << 10, 1 << 10, 3, 3, 3]
+    assert main(["run", "--json", "o", "--operators", operators([large], FIELDS)]) == 1
+    assert "'large' needs " in (told := capsys.readouterr().err)
+    assert "MB of memory" in told
 
 
 def test_lists_may_say_more_than_table_1(operators):

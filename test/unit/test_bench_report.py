@@ -150,6 +150,13 @@ def test_a_nan_is_null(results, tmp_path):
     assert Results.read(tmp_path / "nan.json").records[0].ci95 is None
 
 
+def test_two_hosts_are_reported_one_after_the_other(path, capsys, tmp_path):
+    other = tmp_path / "other.json"
+    other.write_bytes(Path(path).read_bytes())
+    assert main(["report", str(path), str(other), "--output", str(tmp_path / "docs.md")]) == 1
+    assert "error: 2 files have results of " in capsys.readouterr().err
+
+
 def test_report_prints_the_table_and_the_summary(path, capsys):
     assert main(["report", str(path), "--tables-only"]) == 0
     printed = capsys.readouterr().out

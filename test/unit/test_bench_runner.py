@@ -191,8 +191,8 @@ def test_a_python_that_does_not_start():
         Worker("mopt", "/nowhere/python", {}, [0], [0])
 
 
-def operators(path: Path, *names: str) -> Path:
-    rows = [[name, 16, 6, 5, 3, 3, 3, 2] for name in names]
+def operators(path: Path, *names: str, k: int = 16) -> Path:
+    rows = [[name, k, 6, 5, 3, 3, 3, 2] for name in names]
     fields = ["name", "k", "h", "w", "c", "r", "s", "stride"]
     path.write_text(json.dumps({"fields": fields, "operators": rows}))
     return path
@@ -233,6 +233,10 @@ def test_resuming_keeps_what_was_measured(tmp_path, monkeypatch):
     assert second.operator == "second"
     monkeypatch.setattr(runner, "Crew", None)  # nobody is needed where nothing is left to do
     assert run(["mopt"], resume=True).records == [first, second]
+    operators(spec, "first", "second", k=7)
+    with pytest.raises(UserError, match="cannot resume: 'first' was measured with other sizes"):
+        run(["mopt"], resume=True)
+    operators(spec, "first", "second")
     with pytest.raises(UserError, match=r"cannot resume: measured with peers=\['mopt'\], not"):
         run(["mopt", "mlir"], resume=True)
 

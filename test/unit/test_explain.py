@@ -225,6 +225,21 @@ def test_the_bound_is_that_of_the_solver_for_this_machine(solved: Explanation) -
     assert "none is known" in to_text((elsewhere,))
 
 
+def test_a_bound_for_other_figures_of_a_machine_of_this_name_does_not_count() -> None:
+    def with_bound(bound: float, cost: float = 1.0) -> Plan:
+        seconds = predicted.cost
+        figures = replace(predicted, cost=cost * seconds, lower_bound=bound * seconds)
+        return replace(PLAN, prediction=figures)
+
+    predicted = predict(PROBLEM, MACHINE, PLAN)
+    assert explain(PROBLEM, MACHINE, with_bound(0.99)).forecast.bound == 0.99 * predicted.cost
+    stale = with_bound(0.99, cost=1.1)
+    assert explain(PROBLEM, MACHINE, stale).forecast.bound is None
+    rivals = with_bound(0.9), with_bound(2.0, cost=2.1)
+    explained = explain(PROBLEM, MACHINE, stale, rivals=rivals)
+    assert explained.forecast.bound == 0.9 * predicted.cost
+
+
 def test_a_bound_above_the_cost_is_not_believed() -> None:
     cost = predict(PROBLEM, MACHINE, PLAN)
     stale = replace(PLAN, prediction=replace(cost, lower_bound=2 * cost.cost))

@@ -195,6 +195,12 @@ def test_a_kernel_that_loads_as_often_as_it_multiplies_is_slower_in_a_plan() -> 
     assert 1.06 < cycles[0] / cycles[1] < 1.12
 
 
+def test_no_more_accumulators_than_code_is_generated_for() -> None:
+    problem = conv2d(k=64, h=28, w=28, c=8, r=3, s=3)
+    for kernel in menu(problem, replace(ZEN5, vector_registers=128)):
+        kernel.check(problem)
+
+
 @pytest.mark.parametrize("machine", [ZEN5, HASWELL], ids=lambda machine: machine.name)
 @pytest.mark.parametrize("element", list(ElementType))
 def test_accumulators_fit_in_registers(machine: Machine, element: ElementType) -> None:

@@ -255,6 +255,7 @@ def test_without_matplotlib_nothing_is_written(run: Run, monkeypatch: pytest.Mon
         (["sizes.json", "--machine", TINY], f"no plan for machine '{TINY}': no register tile fits"),
         (["sizes.json", "--threads", "0"], "threads=0: at least one is needed"),
         (["sizes.json", "--html", "-"], "--html needs a file; for standard output use --format"),
+        (["sizes.json", "--html", "/dev/stdout"], "--html needs a file; for standard output use"),
         (["sizes.json", "--html", "no/a.html"], "no/a.html: error: cannot write it"),
         (["sizes.json", "--format", "pdf"], "invalid choice: 'pdf'"),
         (["sizes.json", "--machine", "haswell", "--threads", "99"], "'haswell' has 4 cores; use"),

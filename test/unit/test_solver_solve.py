@@ -126,6 +126,19 @@ def test_no_plan_lies_below_the_bound(name: str, machine: str, threads: int, lay
     assert plan.prediction.lower_bound <= found.least <= plan.prediction.lower_bound * 1.1
 
 
+def test_nor_where_caches_have_lines_of_different_sizes() -> None:
+    """Whether points share lines is another question at each cache."""
+    problem = conv2d(k=64, h=28, w=56, c=3, r=3, s=3, stride=3, dilation=5)
+    bandwidths = "L3.bandwidth=20,dram_bandwidth=10,dram_bandwidth_all=20"
+    machine = resolve(f"znver5,cores=4,L1.line=16,{bandwidths}")
+    plan = proven(problem, machine, 4)
+    assert plan.prediction is not None
+    alike = solve(problem, resolve(f"znver5,cores=4,{bandwidths}"), 4)
+    assert plan.prediction.lower_bound <= predict(problem, machine, alike).cost
+    found = challenge(problem, machine, plan, 20_000)
+    assert plan.prediction.lower_bound <= found.least
+
+
 def test_the_same_plan_in_any_process() -> None:
     script = (
         "import json; from mopt_mlir.machine import by_name; from mopt_mlir.problem import conv2d;"

@@ -1,6 +1,6 @@
 """What is lost by predictions with a random error, against probabilities worked out by hand."""
 
-from math import erf, exp, log
+from math import erf, exp, isnan, log, sqrt
 from types import SimpleNamespace
 
 import pytest
@@ -71,5 +71,7 @@ def test_the_error_is_that_of_good_plans_less_what_they_have_in_common():
     off = exp(0.2)
     one = verdict(1.0, 1.2, 2.0, predicted=(3.0 * off, 3.6 / off, 1.0))
     exact = verdict(1.0, 1.2, predicted=(2.0, 2.4))
-    assert error_of_good_plans([one]) == pytest.approx(0.2)
-    assert error_of_good_plans([one, exact]) == pytest.approx(0.1)
+    alone = verdict(1.0, 2.0, predicted=(1.0, 1.0))  # of one plan nothing is known
+    assert error_of_good_plans([one, alone]) == pytest.approx(0.2 * sqrt(2))
+    assert error_of_good_plans([one, exact]) == pytest.approx(0.1 * sqrt(2))
+    assert isnan(error_of_good_plans([alone]))

@@ -67,7 +67,6 @@ def test_the_errors_of_few_plans_say_little_of_what_is_usual(others, reason):
     (miss,) = misses.sample_misses(found)
     assert miss.reason == reason
     assert isnan(miss.usual) == (reason == misses.UNKNOWN)
-    assert len(misses.miss_rows([miss])) == 2
 
 
 def test_the_objective_is_to_blame_where_predicted_times_know_better():
