@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 from mopt_mlir import UserError, compile, sink
+from mopt_mlir.lowering.aliases import copy_aliases
+from mopt_mlir.pipeline.loading import load_module
 
 F32 = np.float32
 TENSOR = "tensor<4xf32>"
@@ -265,6 +267,53 @@ def test_each_iteration_finds_a_tensor_from_outside_as_it_was(loop, changing):
     np.testing.assert_array_equal(result, [expected] * 3)
 
 
+def test_what_a_branch_hands_on_from_outside_of_a_loop_is_left_alone():
+    result = np.zeros((3, 4), F32)
+    run(
+        f"""func.func @f(%c: i1, %x: {TENSOR}, %out: memref<3x4xf32>) {{
+          %o = arith.addf %x, %x : {TENSOR}
+          %p = arith.mulf %x, %x : {TENSOR}
+          affine.for %i = 0 to 3 {{
+            %s = scf.if %c -> {TENSOR} {{
+              scf.yield %o : {TENSOR}
+            }} else {{
+              scf.yield %p : {TENSOR}
+            }}
+            {DOUBLED}
+            %b = bufferization.to_buffer %y : {TENSOR} to memref<4xf32>
+            %row = memref.subview %out[%i, 0] [1, 4] [1, 1]
+                : memref<3x4xf32> to memref<4xf32, strided<[1], offset: ?>>
+            memref.copy %b, %row : memref<4xf32> to memref<4xf32, strided<[1], offset: ?>>
+          }}
+          return
+        }}""",
+        True,
+        np.arange(4, dtype=F32),
+        result,
+    )
+    np.testing.assert_array_equal(result, [np.arange(4) * 4] * 3)
+
+
+def test_what_a_loop_only_reads_is_not_copied():
+    module = load_module(
+        f"""func.func @f(%x: tensor<3x4xf32>, %w: {TENSOR}, %out: memref<3x4xf32>) {{
+          affine.for %i = 0 to 3 {{
+            %part = tensor.extract_slice %x[%i, 0] [1, 4] [1, 1]
+                : tensor<3x4xf32> to {TENSOR}
+            %e = tensor.empty() : {TENSOR}
+            %y = linalg.add ins(%part, %w : {TENSOR}, {TENSOR}) outs(%e : {TENSOR}) -> {TENSOR}
+            %b = bufferization.to_buffer %y : {TENSOR} to memref<4xf32>
+            %row = memref.subview %out[%i, 0] [1, 4] [1, 1]
+                : memref<3x4xf32> to memref<4xf32, strided<[1], offset: ?>>
+            memref.copy %b, %row : memref<4xf32> to memref<4xf32, strided<[1], offset: ?>>
+          }}
+          return
+        }}"""
+    )
+    copy_aliases(module)
+    assert "alloc_tensor" not in str(module)
+
+
 def test_the_body_of_an_operation_runs_several_times():
     result = run(
         f"""func.func @f(%x: {TENSOR}) -> {TENSOR} {{
@@ -330,6 +379,7 @@ def test_a_convolution_in_a_loop_reads_what_the_loop_has_made(loop):
     ("made", "message"),
     [
         ("%m = memref.collapse_shape %a [[0, 1]] : memref<2x2xf32> into memref<4xf32>", None),
+        ("%m = memref.assume_alignment %b, 4 : memref<4xf32>", None),
         (
             "%m = scf.if %c -> (memref<4xf32>) { %t = memref.alloc() : memref<4xf32>\n"
             "scf.yield %t : memref<4xf32> } else { %t = memref.alloc() : memref<4xf32>\n"
@@ -343,6 +393,7 @@ def test_what_a_module_frees_beside_tensors_is_freed_once(made, message):
         func.func @tensors(%x: {TENSOR}) -> {TENSOR} {{ return %x : {TENSOR} }}
         func.func @f(%c: i1, %o: memref<4xf32>) {{
           %a = memref.alloc() : memref<2x2xf32>
+          %b = memref.alloc() : memref<4xf32>
           {made}
           %two = arith.constant 2.0 : f32
           linalg.fill ins(%two : f32) outs(%m : memref<4xf32>)

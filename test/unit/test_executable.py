@@ -16,6 +16,8 @@ from mopt_mlir import UserError
 from mopt_mlir.bindings import bindings
 from mopt_mlir.diagnostics import Diagnostic, sink
 from mopt_mlir.linalg import decomposition
+from mopt_mlir.lowering.entries import annotate_entries
+from mopt_mlir.pipeline.loading import load_module
 
 F32 = np.float32
 
@@ -588,6 +590,13 @@ def test_functions_are_called_through_pointers():
     np.testing.assert_array_equal([one, five], [[1] * 4, [5] * 4])
     executable["add"](one, five)
     np.testing.assert_array_equal(five, [6] * 4)
+
+
+def test_pointers_to_one_function_are_alike():
+    module = load_module(POINTERS.replace("@sub :", "@add :"))
+    annotate_entries(module)
+    assert str(module).count("func.func private @") == 1
+    assert str(module).count("constant @add_pointed_to :") == 2
 
 
 @pytest.mark.parametrize("name", ["tanhf", "memcpy", "llvm.x"])

@@ -125,16 +125,17 @@ def test_variables_are_a_library_s_own(run, size):
     assert subprocess.run(["./main"]).returncode == 27
 
 
-def test_zeros_are_not_written_out(run, monkeypatch):
+@pytest.mark.parametrize(("element", "zero"), [("f32", "0.0"), ("i32", "0")])
+def test_zeros_are_not_written_out(run, monkeypatch, element, zero):
     monkeypatch.setattr(native, "_definition", None)
     Path("zeros.mlir").write_text(
-        """memref.global "private" @v : memref<1048576xf32> = dense<0.0>
-        func.func @f(%i: index, %new: f32) -> f32 {
-          %v = memref.get_global @v : memref<1048576xf32>
-          %x = memref.load %v[%i] : memref<1048576xf32>
-          memref.store %new, %v[%i] : memref<1048576xf32>
-          return %x : f32
-        }"""
+        f"""memref.global "private" @v : memref<1048576x{element}> = dense<{zero}>
+        func.func @f(%i: index, %new: {element}) -> {element} {{
+          %v = memref.get_global @v : memref<1048576x{element}>
+          %x = memref.load %v[%i] : memref<1048576x{element}>
+          memref.store %new, %v[%i] : memref<1048576x{element}>
+          return %x : {element}
+        }}"""
     )
     assert run("zeros.mlir", "-o", "zeros.ll", "--machine", "haswell") == (0, "")
     assert "zeroinitializer" in Path("zeros.ll").read_text()
