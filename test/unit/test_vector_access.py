@@ -25,7 +25,7 @@ from mopt_mlir.pipeline.loading import load_module, run_passes
 from mopt_mlir.plan import Level, Plan
 from mopt_mlir.planning import plan_attribute
 from mopt_mlir.planning.planner import convolutions
-from mopt_mlir.problem import Problem, conv2d
+from mopt_mlir.problem import ElementType, LinearForm, Problem, Tensor, conv2d
 from mopt_mlir.vector_access import packing_way
 
 ZEN5 = by_name("znver5")
@@ -149,3 +149,12 @@ def test_what_is_left_over_of_rows_costs_more(block: dict[str, int], cycles: flo
     level = Level("L2", problem.names, {**problem.extents, **block})
     plan = Plan("any", 1, CHANNELS, (level,), {}, "L2")
     assert cycles_per_weight(problem, ZEN5, plan) == pytest.approx(cycles)
+
+
+def test_the_distance_between_values_of_a_dim():
+    """Over all axes that it moves along; unknown if one of these has an unknown stride."""
+    axes = (LinearForm.of(h=2, r=1), LinearForm.of(h=1, c=0), LinearForm.of(w=1))
+    tensor = Tensor("input", ElementType.F32, axes, (100, 10, 1))
+    assert [tensor.step(dim) for dim in ("h", "r", "w", "c", "k")] == [210, 100, 1, 0, 0]
+    tensor = Tensor("input", ElementType.F32, axes, (100, None, 1))
+    assert [tensor.step(dim) for dim in ("h", "r", "w", "c", "k")] == [None, 100, 1, 0, 0]
