@@ -18,8 +18,9 @@ class LowerToLLVMPass(Pass):
     written in place. Temporaries are freed; a `memref.alloc` with its own `memref.dealloc` is left
     as it is. A public function whose buffers all have static shapes gets a plain C entry point,
     one pointer per buffer; any other public function `f` gets `_mlir_ciface_f`, which takes MLIR's
-    memref descriptors. The attribute `mopt.entry` on each of them describes its parameters. What
-    is private and not used, such as plain weights that were packed, is dropped.
+    memref descriptors. The attribute `mopt.entry` on each of them describes its parameters. A
+    function that is only declared is called like these. What is private and not used, such as plain
+    weights that were packed, is dropped.
 
     linalg operations that are still there become plain loops, ordered such that LLVM can vectorise
     the innermost ones. LLVM vectorises no others. A `linalg.softmax` on tensors is taken

@@ -1,9 +1,10 @@
 """Copies of tensors that MLIR 22's bufferisation takes for distinct though they share a buffer.
 
 It writes in place to what a loop, a branch or a call gives back, if nothing else that it knows of
-is read later. Where two results are one tensor, or one is a tensor from outside, it does not know;
-so each gets a buffer of its own beforehand. And it knows of a convolution's reads only where these
-are: merged into earlier ones, or moved in front of a loop, they tell of too early a moment.
+is read later. Where two results are one tensor, or one is a tensor from outside, it does not know,
+nor that affine and parallel loops, and bodies of operations, run again; so there each gets a buffer
+of its own beforehand. And it knows of a convolution's reads only where these are: merged into
+earlier ones, or moved in front of a loop, they tell of too early a moment.
 """
 
 from __future__ import annotations

@@ -89,6 +89,11 @@ class Entry:
         static = all(p.is_static for p in self.parameters)
         return static and len(self.results) <= 1 and all(r.shape is None for r in self.results)
 
+    @property
+    def convention(self) -> str:
+        """The attribute that asks upstream's lowering for such a function."""
+        return "llvm.bareptr" if self.takes_pointers else "llvm.emit_c_interface"
+
     def __str__(self) -> str:
         """As a declaration, e.g. `@conv(input: memref<4xf32>, output: memref<4xf32>)`."""
         parameters = ", ".join(f"{p.name}: {p}" for p in self.parameters)
@@ -104,6 +109,8 @@ class Entry:
 def annotate_entries(module: Any) -> None:
     """Attach `mopt.entry` to every public function of a bufferised module, and ask upstream's
     lowering for the calling convention that fits it.
+
+    Functions that are only declared are called by the same conventions.
 
     A function that cannot be called from outside, because a parameter has a type that C does not
     have, gets a warning instead; so does one in a module inside of this one.
@@ -123,28 +130,49 @@ def annotate_entries(module: Any) -> None:
             kept = [{k: v for k, v in a.items() if k not in drop} for a in attributes]
             set_argument_attributes(function, kept)
             if entry is not None:
-                convention = "llvm.bareptr" if entry.takes_pointers else "llvm.emit_c_interface"
-                function.attributes[convention] = ir.UnitAttr.get()
+                function.attributes[entry.convention] = ir.UnitAttr.get()
                 write_entry(function, entry)
                 if [r.element for r in entry.results] == ["i1"]:  # C's bool is 0 or 1
                     set_result_attributes(function, [{"llvm.zeroext": ir.UnitAttr.get()}])
+        for function in _declarations(module):
+            if (convention := _declared_convention(ir, function)) is not None:
+                function.attributes[convention] = ir.UnitAttr.get()
+
+
+def _declarations(module: Any) -> list[Any]:
+    operations = [view.operation for view in module.regions[0].blocks[0].operations]
+    return [op for op in operations if op.name == "func.func" and not len(op.regions[0].blocks)]
+
+
+def _declared_convention(ir: Any, function: Any) -> str | None:
+    """How to call a function that another module defines: as if that was compiled like this one.
+    None for types that C does not have, and for buffers that are returned, of which a definition
+    makes parameters."""
+    type_ = function.attributes["function_type"].value
+    parameters = [_parameter(ir, "", part) for part in (*type_.inputs, *type_.results)]
+    known = tuple(parameter for parameter in parameters if parameter is not None)
+    results = known[len(type_.inputs) :]
+    if len(known) < len(parameters) or any(result.shape is not None for result in results):
+        return None
+    return Entry(name_of(function), known[: len(type_.inputs)], results).convention
 
 
 def _give_pointers_their_own(module: Any) -> None:
-    """Let each `func.constant` of a public function be one of a private function that calls it:
-    what calls through a pointer knows nothing of the conventions of entry points."""
+    """Let each `func.constant` of a function that is public, or only declared, be one of a private
+    function that calls it: what calls through a pointer knows nothing of such conventions."""
     bindings = bindings_of(module)
     ir, func, symbols = bindings.ir, bindings.func, bindings.ir.SymbolTable(module)
-    public = {name_of(function): function for function in functions_of(module)}
-    public = {name: function for name, function in public.items() if is_public(function)}
+    public = [function for function in functions_of(module) if is_public(function)]
+    outside = {name_of(function): function for function in (*public, *_declarations(module))}
     own: dict[str, str] = {}
-    for constant in find(module, "func.constant"):
+    constants = [op for function in functions_of(module) for op in find(function, "func.constant")]
+    for constant in constants:
         name = constant.attributes["value"].value
-        if name not in public:
+        if name not in outside:
             continue
         with module.context, constant.location:
             if name not in own:
-                type_ = public[name].attributes["function_type"].value
+                type_ = outside[name].attributes["function_type"].value
                 with ir.InsertionPoint(module.regions[0].blocks[0]):
                     function = func.FuncOp(f"{name}_pointed_to", type_, visibility="private")
                 block = function.add_entry_block()

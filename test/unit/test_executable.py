@@ -664,3 +664,11 @@ def test_an_alignment_that_is_assumed_is_no_access_and_asked_of_no_caller():
     shifted = np.zeros(20, F32)[1:17]
     executable["makes"](out=shifted)
     assert (shifted == 1).all()
+
+
+def test_pointers_in_a_module_inside_are_to_its_functions():
+    with mopt_mlir.sink(lambda _: None):
+        executable = mopt_mlir.compile(f"{POINTERS} module @inner {{ {POINTERS} }}")
+    one, five = np.ones(4, F32), np.full(4, 5, F32)
+    executable["either"](True, one, five)
+    np.testing.assert_array_equal(five, [6] * 4)

@@ -125,6 +125,45 @@ def test_variables_are_a_library_s_own(run, size):
     assert subprocess.run(["./main"]).returncode == 27
 
 
+@needs_cc
+@pytest.mark.parametrize("how", ["name", "pointer"])
+@pytest.mark.parametrize("type_", ["memref<4xf32>", "memref<?xf32>"])
+def test_modules_call_each_other(run, type_, how):
+    cast = "%b = memref.cast %a : memref<4xf32> to memref<?xf32>" if "?" in type_ else ""
+    argument = "%b" if cast else "%a"
+    signature = f"({type_}, f32) -> f32"
+    call = f"call @twice({argument}, %one) : {signature}"
+    if how == "pointer":
+        cast += f"\n%twice = func.constant @twice : {signature}"
+        call = f"func.call_indirect %twice({argument}, %one) : {signature}"
+    Path("caller.mlir").write_text(
+        f"""func.func private @twice({type_}, f32) -> f32
+        func.func @f(%a: memref<4xf32>) -> f32 {{
+          {cast}
+          %one = arith.constant 1.0 : f32
+          %r = {call}
+          return %r : f32
+        }}"""
+    )
+    Path("callee.mlir").write_text(
+        f"""func.func @twice(%a: {type_}, %x: f32) -> f32 {{
+          %zero = arith.constant 0 : index
+          %old = memref.load %a[%zero] : {type_}
+          %new = arith.addf %old, %old : f32
+          memref.store %new, %a[%zero] : {type_}
+          %r = arith.addf %new, %x : f32
+          return %r : f32
+        }}"""
+    )
+    for name in ("caller", "callee"):
+        assert run(f"{name}.mlir", "-o", f"{name}.o", "--machine", "haswell") == (0, "")
+    Path("main.c").write_text(
+        "float f(float *); int main(void) { float a[4] = {3}; int r = f(a); return 10 * r + a[0]; }"
+    )
+    subprocess.run(["cc", "main.c", "caller.o", "callee.o", "-o", "main"], check=True)
+    assert subprocess.run(["./main"]).returncode == 76
+
+
 @pytest.mark.parametrize(("element", "zero"), [("f32", "0.0"), ("i32", "0")])
 def test_zeros_are_not_written_out(run, monkeypatch, element, zero):
     monkeypatch.setattr(native, "_definition", None)
