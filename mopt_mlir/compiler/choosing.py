@@ -102,6 +102,7 @@ class _Chooser:
         if shortfall := best.shortfall(request):
             emit("remark", convolution.operation.location, shortfall)
         plan = plans[0] if len(plans) == 1 else plans[self._fastest(convolution, plans, constant)]
+        # late or not: what is the fastest depends on the moment anyway
         if cache is not None and not best.cut_short:
             cache.put(key, plan)
         return plan

@@ -27,7 +27,7 @@ _PARTS = (
 
 _REPEATED = (
     *("affine.for", "affine.parallel", "scf.parallel"),
-    *("linalg.generic", "linalg.map", "linalg.reduce", "tensor.generate"),
+    *("linalg.generic", "linalg.map", "linalg.reduce", "tensor.generate", "tensor.pad"),
 )
 """Operations that run their body several times, though bufferisation does not know it."""
 
@@ -52,8 +52,7 @@ def _changed_again(loop: Any) -> Iterator[tuple[Any, int]]:
     """Operands inside of `loop` that bufferisation may have written to in place, tensors from
     outside: the next iteration, or another thread, reads them again."""
     for operation in inside(loop):
-        hands_on = operation.name == "scf.yield" or any(map(_is_tensor, operation.results))
-        if operation == loop or operation.name in _PARTS or not hands_on:
+        if operation == loop or operation.name in _PARTS or not _may_change(operation):
             continue
         for _, number, value in _tensors(operation):
             is_read = number < _inputs(operation)
@@ -61,8 +60,17 @@ def _changed_again(loop: Any) -> Iterator[tuple[Any, int]]:
                 yield operation, number
 
 
+def _may_change(operation: Any) -> bool:
+    """Whether what an operation hands on may be in the buffer of a tensor that it takes."""
+    if operation.name == "bufferization.to_buffer":
+        return "read_only" not in operation.attributes
+    return operation.name == "scf.yield" or any(map(_is_tensor, operation.results))
+
+
 def _inputs(operation: Any) -> int:
-    """How many operands of a linalg operation, which come first, are only read."""
+    """How many operands, which come first, are only read."""
+    if operation.name == "tensor.insert_slice":
+        return 1
     segments = "operandSegmentSizes"
     if operation.name.startswith("linalg.") and segments in operation.attributes:
         return int(operation.attributes[segments][0])

@@ -48,13 +48,13 @@ def take_constants(module: Any) -> Constants:
     taken = {}
     with module.context:
         for op in find(module, "llvm.mlir.constant"):
-            if _is_resource(op.attributes["value"], ir):
+            if _is_resource(_value(op), ir):
                 _resource(op)
         for view in module.regions[0].blocks[0].operations:  # those of modules inside have no code
             op = view.operation
             if op.name != "llvm.mlir.global" or "value" not in op.attributes:
                 continue
-            is_resource = _is_resource(op.attributes["value"], ir)
+            is_resource = _is_resource(_value(op), ir)
             data = _resource(op) if is_resource else _elements(op, ir)
             if data is not None and (is_resource or data.nbytes >= _SMALL):
                 own = _aligned(data, _alignment(op))
@@ -63,6 +63,14 @@ def take_constants(module: Any) -> Constants:
                 del op.attributes["value"]
                 op.attributes["linkage"] = ir.Attribute.parse("#llvm.linkage<external>")
     return taken
+
+
+def _value(op: Any) -> Any:
+    """The attribute `value`; None if the bindings have no class for it: complex numbers."""
+    try:
+        return op.attributes["value"]
+    except TypeError:
+        return None
 
 
 def _is_resource(value: Any, ir: Any) -> bool:
@@ -74,7 +82,7 @@ def _is_resource(value: Any, ir: Any) -> bool:
 def _elements(op: Any, ir: Any) -> NDArray[np.uint8] | None:
     import numpy as np
 
-    value = op.attributes["value"]
+    value = _value(op)
     if not isinstance(value, ir.DenseFPElementsAttr | ir.DenseIntElementsAttr):
         return None
     if str(ir.ShapedType(value.type).element_type) not in _CONVERTIBLE:

@@ -43,8 +43,13 @@ uintmax_t
 """
 _RESERVED = frozenset((*_KEYWORDS.split(), *_TYPES.split()))
 _MEMREF = "mopt_memref_"  # followed by a rank: the type of descriptors
-_MACROS = re.compile(rf"U?INT(PTR|MAX|(_FAST|_LEAST)?\d+)_(MAX|MIN|C)|{_MEMREF}\d+")
-"""Those of stdint.h, and descriptors."""
+_TAKEN = re.compile(
+    r"U?INT(PTR|MAX|(_FAST|_LEAST)?\d+)_(MAX|MIN|C|WIDTH)"
+    r"|(PTRDIFF|SIG_ATOMIC|SIZE|WCHAR|WINT)_(MAX|MIN|WIDTH)"
+    r"|u?int_(fast|least)\d+_t"
+    rf"|__.*|{_MEMREF}\d+|MOPT_(MEMREF_\d+|HEADER_.*)"
+)
+"""Names of stdint.h, of compilers, and of the header itself."""
 
 
 _RESULTS = "results"  # the parameter that several results are written to
@@ -65,8 +70,7 @@ def header_text(entries: Iterable[Entry], name: str) -> str:
     direction of every buffer.
     """
     entries = tuple(entries)
-    guard = re.sub(r"\W", "_", name).upper()
-    guard = guard if guard[:1].isalpha() else f"MOPT_{guard}"
+    guard = "MOPT_HEADER_" + re.sub(r"\W", "_", name).upper()
     names = {entry.symbol for entry in entries}
     ranks = sorted({len(shape) for e in entries if not e.takes_pointers for shape in _buffers(e)})
     parts = [
@@ -191,7 +195,7 @@ def _with_c_names(entry: Entry) -> Entry:
 
 def _is_reserved(name: str) -> bool:
     """Whether an identifier is something else already, in C or in the header."""
-    return name in _RESERVED or bool(_MACROS.fullmatch(name))
+    return name in _RESERVED or bool(_TAKEN.fullmatch(name))
 
 
 def _c_identifier(name: str, taken: set[str]) -> str:

@@ -294,6 +294,33 @@ def test_what_a_branch_hands_on_from_outside_of_a_loop_is_left_alone():
     np.testing.assert_array_equal(result, [np.arange(4) * 4] * 3)
 
 
+@pytest.mark.parametrize("loop", LOOPS.values(), ids=LOOPS)
+def test_a_buffer_that_is_written_to_is_new_in_each_iteration(loop):
+    result = np.zeros((3, 4), F32)
+    run(
+        f"""func.func @f(%x: {TENSOR}, %out: memref<3x4xf32>) {{
+          %c0 = arith.constant 0 : index
+          %c1 = arith.constant 1 : index
+          %c3 = arith.constant 3 : index
+          %seven = arith.constant 7.0 : f32
+          %s = arith.addf %x, %x : {TENSOR}
+          {loop}
+            %b = bufferization.to_buffer %s : {TENSOR} to memref<4xf32>
+            memref.store %seven, %b[%i] : memref<4xf32>
+            %row = memref.subview %out[%i, 0] [1, 4] [1, 1]
+                : memref<3x4xf32> to memref<4xf32, strided<[1], offset: ?>>
+            memref.copy %b, %row : memref<4xf32> to memref<4xf32, strided<[1], offset: ?>>
+          }}
+          return
+        }}""",
+        np.arange(4, dtype=F32),
+        result,
+    )
+    expected = np.array([np.arange(4) * 2] * 3)
+    expected[range(3), range(3)] = 7
+    np.testing.assert_array_equal(result, expected)
+
+
 def test_what_a_loop_only_reads_is_not_copied():
     module = load_module(
         f"""func.func @f(%x: tensor<3x4xf32>, %w: {TENSOR}, %out: memref<3x4xf32>) {{
@@ -301,7 +328,8 @@ def test_what_a_loop_only_reads_is_not_copied():
             %part = tensor.extract_slice %x[%i, 0] [1, 4] [1, 1]
                 : tensor<3x4xf32> to {TENSOR}
             %e = tensor.empty() : {TENSOR}
-            %y = linalg.add ins(%part, %w : {TENSOR}, {TENSOR}) outs(%e : {TENSOR}) -> {TENSOR}
+            %same = tensor.insert_slice %w into %e[0] [4] [1] : {TENSOR} into {TENSOR}
+            %y = linalg.add ins(%part, %w : {TENSOR}, {TENSOR}) outs(%same : {TENSOR}) -> {TENSOR}
             %b = bufferization.to_buffer %y : {TENSOR} to memref<4xf32>
             %row = memref.subview %out[%i, 0] [1, 4] [1, 1]
                 : memref<3x4xf32> to memref<4xf32, strided<[1], offset: ?>>
@@ -314,12 +342,20 @@ def test_what_a_loop_only_reads_is_not_copied():
     assert "alloc_tensor" not in str(module)
 
 
-def test_the_body_of_an_operation_runs_several_times():
+@pytest.mark.parametrize(
+    ("operation", "yields", "expected"),
+    [
+        ("tensor.generate {", f"}} : {TENSOR}", [5, 5, 5, 5]),
+        ("tensor.pad %p low[1] high[1] {", f"}} : tensor<2xf32> to {TENSOR}", [5, 2, 2, 5]),
+    ],
+)
+def test_the_body_of_an_operation_runs_several_times(operation, yields, expected):
     result = run(
         f"""func.func @f(%x: {TENSOR}) -> {TENSOR} {{
           %c0 = arith.constant 0 : index
+          %p = tensor.extract_slice %x[0] [2] [1] : {TENSOR} to tensor<2xf32>
           %s = arith.addf %x, %x : {TENSOR}
-          %r = tensor.generate {{
+          %r = {operation}
           ^bb0(%i: index):
             %before = tensor.extract %s[%c0] : {TENSOR}
             %one = arith.constant 1.0 : f32
@@ -327,12 +363,12 @@ def test_the_body_of_an_operation_runs_several_times():
             %t = tensor.insert %more into %s[%c0] : {TENSOR}
             %now = tensor.extract %t[%c0] : {TENSOR}
             tensor.yield %now : f32
-          }} : {TENSOR}
+          {yields}
           return %r : {TENSOR}
         }}""",
         np.full(4, 2, F32),
     )
-    np.testing.assert_array_equal(result, [5, 5, 5, 5])
+    np.testing.assert_array_equal(result, expected)
 
 
 @pytest.mark.parametrize("loop", ["affine.for %i = 0 to 2", "scf.for %i = %c0 to %c2 step %c1"])

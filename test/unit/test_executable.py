@@ -672,3 +672,16 @@ def test_pointers_in_a_module_inside_are_to_its_functions():
     one, five = np.ones(4, F32), np.full(4, 5, F32)
     executable["either"](True, one, five)
     np.testing.assert_array_equal(five, [6] * 4)
+
+
+def test_constants_of_complex_numbers():
+    """MLIR's bindings have no class for their contents."""
+    text = """
+    memref.global "private" constant @v : memref<2xcomplex<f32>> = dense<[(1.0, 2.0), (3.0, 4.0)]>
+    func.func @f(%o: memref<2xcomplex<f32>>) {
+      %v = memref.get_global @v : memref<2xcomplex<f32>>
+      memref.copy %v, %o : memref<2xcomplex<f32>> to memref<2xcomplex<f32>>
+      return
+    }"""
+    mopt_mlir.compile(text)["f"](output := np.zeros(2, np.complex64))
+    np.testing.assert_array_equal(output, [1 + 2j, 3 + 4j])

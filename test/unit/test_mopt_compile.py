@@ -235,7 +235,16 @@ def test_headers_compile_alone_twice_and_together(run, language):
 def test_names_in_headers_are_those_of_c_and_unique(run, language):
     buffer = "memref<1xf32>"
     names = ("%a.b", "%a_b", "%a$b", "%results", "%result0", "%int", "%-x", "%0")
-    names += ("%mopt_memref_1", "%int64_t", "%static_assert", "%bitand", "%_Bool", "%linux")
+    names += (
+        "%mopt_memref_1",
+        "%int64_t",
+        "%static_assert",
+        "%bitand",
+        "%_Bool",
+        "%linux",
+        "%SIZE_MAX",
+        "%__LINE__",
+    )
     Path("names.mlir").write_text(
         f"func.func @f({', '.join(f'{name}: {buffer}' for name in names)}, %y: memref<?xf32>)\n"
         "    -> (f32, f32) {\n  %z = arith.constant 1.0 : f32\n  return %z, %z : f32, f32\n}\n"
@@ -246,6 +255,8 @@ def test_names_in_headers_are_those_of_c_and_unique(run, language):
         "func.func @f_results(%x: f32) { return }\n"
         "func.func @mopt_memref_1(%x: f32) { return }\n"
         "func.func @INT8_MAX(%x: f32) { return }\n"
+        "func.func @int_fast8_t(%x: f32) { return }\n"
+        "func.func @NAMES_H(%x: f32) { return }\n"
         'func.func @"2f"(%y: memref<?xf32>) -> (f32, f32) {\n  %z = arith.constant 1.0 : f32\n'
         "  return %z, %z : f32, f32\n}\n"
         'func.func @"a*/ (b"(%x: f32) { return }\n'
