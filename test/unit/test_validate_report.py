@@ -587,7 +587,7 @@ def test_the_document_begins_with_what_was_found(tmp_path):
     # the first choice loses 60%, of one operator there is no other; top-5 loses nothing
     missed = "misses 3 of 12 figures below (four for each trial)"
     assert f"{missed}. Its mean loss is 0.0% to 60.0%;" in text
-    assert "lose more than 3%, 1 in all, 0 may be noise and 1 come from an error that is" in text
+    assert "lose more than 3%, 1 in all, 0 may be noise, 1 are of operators with too few" in text
     assert f"| other | `{MACHINE.cpu}` | 256-bit | L1 32 KiB, L2 256 KiB," in text
 
 
