@@ -157,7 +157,7 @@ def _run(code: _Code, memory: _Memory, simulation: Simulation) -> None:
     text = traced(code.text, memory.scratch) + simulation.ir()
     native = compile_text(text, code.target, [code.symbol])
     assert not native.defines(RELEASE)  # it would free what was never allocated
-    loaded = LoadedCode(native, [code.symbol], simulation.symbols)  # type: ignore[arg-type]
+    loaded = LoadedCode(native, [code.symbol], simulation.symbols)
     function = CFUNCTYPE(None, *[c_void_p] * PANELS)(loaded.address(code.symbol))
     function(*memory.tensors)
 

@@ -64,7 +64,9 @@ def load(lowered: LoweredModule, target: Target) -> Executable:
     constants = take_constants(lowered.module)
     symbols = [entry.symbol for entry in lowered.entries]
     native = compile_module(lowered.module, target, [*symbols, RELEASE])
-    code = LoadedCode(native, symbols, constants)
+    code = LoadedCode(
+        native, symbols, {name: constant.data for name, constant in constants.items()}
+    )
     return Executable(
         {e.name: Function(e, code, lowered.requirements[e.name]) for e in lowered.entries}
     )

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from ctypes import CFUNCTYPE
 from functools import cache
 from itertools import count
 from threading import Lock
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 from weakref import finalize
 
 from mopt_mlir.diagnostics import UserError
-from mopt_mlir.lowering.constants import Constants
 from mopt_mlir.lowering.native import NativeModule
 from mopt_mlir.lowering.openmp import is_in_process, load_openmp
 from mopt_mlir.lowering.scratch import RELEASE
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 _LOCK = Lock()  # LLVM's linker layer is shared by all threads of the process
 _NUMBERS = count()
@@ -23,12 +25,15 @@ _NUMBERS = count()
 class LoadedCode:
     """The functions `symbols` of a native module, callable as long as this object lives.
 
-    `constants` holds the bytes of symbols that the code refers to but does not define; other such
+    `constants` are the arrays of symbols that the code refers to but does not define; other such
     symbols are looked for in the process. Raises UserError for those that are not there.
     """
 
     def __init__(
-        self, code: NativeModule, symbols: Iterable[str], constants: Constants | None = None
+        self,
+        code: NativeModule,
+        symbols: Iterable[str],
+        constants: Mapping[str, NDArray[Any]] | None = None,
     ) -> None:
         import llvmlite.binding as llvm
 
@@ -42,8 +47,8 @@ class LoadedCode:
         library = llvm.JITLibraryBuilder().add_object_img(code.object()).add_current_process()
         for symbol in (*symbols, *([RELEASE] if releases else [])):
             library.export_symbol(symbol)
-        for symbol, constant in self._constants.items():
-            library.import_symbol(symbol, constant.data.ctypes.data)
+        for symbol, data in self._constants.items():
+            library.import_symbol(symbol, data.ctypes.data)
         with _LOCK:
             try:
                 self._tracker = library.link(_linker(), f"mopt{next(_NUMBERS)}")
