@@ -129,39 +129,44 @@ def test_variables_are_a_library_s_own(run, size):
 @pytest.mark.parametrize("how", ["name", "pointer"])
 @pytest.mark.parametrize("type_", ["memref<4xf32>", "memref<?xf32>"])
 def test_modules_call_each_other(run, type_, how):
-    cast = "%b = memref.cast %a : memref<4xf32> to memref<?xf32>" if "?" in type_ else ""
-    argument = "%b" if cast else "%a"
-    signature = f"({type_}, f32) -> f32"
-    call = f"call @twice({argument}, %one) : {signature}"
+    casts = "%p = memref.cast %a : memref<4xf32> to memref<?xf32>"
+    casts += "\n%q = memref.cast %b : memref<4xf32> to memref<?xf32>"
+    casts, buffers = (casts, "%p, %q") if "?" in type_ else ("", "%a, %b")
+    signature = f"({type_}, {type_}) -> f32"
+    call = f"call @add({buffers}) : {signature}"
     if how == "pointer":
-        cast += f"\n%twice = func.constant @twice : {signature}"
-        call = f"func.call_indirect %twice({argument}, %one) : {signature}"
+        casts += f"\n%f = func.constant @add : {signature}"
+        call = f"call @through(%f, {buffers}) : ({signature}, {type_}, {type_}) -> f32"
     Path("caller.mlir").write_text(
-        f"""func.func private @twice({type_}, f32) -> f32
-        func.func @f(%a: memref<4xf32>) -> f32 {{
-          {cast}
-          %one = arith.constant 1.0 : f32
+        f"""func.func private @add({type_}, {type_}) -> f32
+        func.func private @through(%f: {signature}, %a: {type_}, %b: {type_}) -> f32 {{
+          %r = call_indirect %f(%a, %b) : {signature}
+          return %r : f32
+        }}
+        func.func @f(%a: memref<4xf32>, %b: memref<4xf32>) -> f32 {{
+          {casts}
           %r = {call}
           return %r : f32
         }}"""
     )
     Path("callee.mlir").write_text(
-        f"""func.func @twice(%a: {type_}, %x: f32) -> f32 {{
+        f"""func.func @add(%a: {type_}, %b: {type_}) -> f32 {{
           %zero = arith.constant 0 : index
-          %old = memref.load %a[%zero] : {type_}
-          %new = arith.addf %old, %old : f32
-          memref.store %new, %a[%zero] : {type_}
-          %r = arith.addf %new, %x : f32
-          return %r : f32
+          %old = memref.load %b[%zero] : {type_}
+          %more = memref.load %a[%zero] : {type_}
+          %new = arith.addf %old, %more : f32
+          memref.store %new, %b[%zero] : {type_}
+          return %more : f32
         }}"""
     )
     for name in ("caller", "callee"):
         assert run(f"{name}.mlir", "-o", f"{name}.o", "--machine", "haswell") == (0, "")
     Path("main.c").write_text(
-        "float f(float *); int main(void) { float a[4] = {3}; int r = f(a); return 10 * r + a[0]; }"
+        "float f(float *, float *);\n"
+        "int main(void) { float a[4] = {1}, b[4] = {3}; int r = f(a, b); return 10 * b[0] + r; }"
     )
     subprocess.run(["cc", "main.c", "caller.o", "callee.o", "-o", "main"], check=True)
-    assert subprocess.run(["./main"]).returncode == 76
+    assert subprocess.run(["./main"]).returncode == 41
 
 
 @pytest.mark.parametrize(("element", "zero"), [("f32", "0.0"), ("i32", "0")])
