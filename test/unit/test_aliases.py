@@ -234,6 +234,13 @@ def test_a_convolution_in_a_loop_reads_what_the_loop_has_changed(passes):
     np.testing.assert_allclose(last, expected)
 
 
+TO_ROW = """
+  %row = memref.subview %out[%i, 0] [1, 4] [1, 1]
+      : memref<3x4xf32> to memref<4xf32, strided<[1], offset: ?>>
+  memref.copy %b, %row : memref<4xf32> to memref<4xf32, strided<[1], offset: ?>>
+"""
+"""Writes a row of the result in each iteration."""
+
 LOOPS = {
     "affine.for": "affine.for %i = 0 to 3 {",
     "affine.parallel": "affine.parallel (%i) = (0) to (3) {",
@@ -254,9 +261,7 @@ def test_each_iteration_finds_a_tensor_from_outside_as_it_was(loop, changing):
           {loop}
             {changing}
             %b = bufferization.to_buffer %y : {TENSOR} to memref<4xf32>
-            %row = memref.subview %out[%i, 0] [1, 4] [1, 1]
-                : memref<3x4xf32> to memref<4xf32, strided<[1], offset: ?>>
-            memref.copy %b, %row : memref<4xf32> to memref<4xf32, strided<[1], offset: ?>>
+            {TO_ROW}
           }}
           return
         }}""",
@@ -281,9 +286,7 @@ def test_what_a_branch_hands_on_from_outside_of_a_loop_is_left_alone():
             }}
             {DOUBLED}
             %b = bufferization.to_buffer %y : {TENSOR} to memref<4xf32>
-            %row = memref.subview %out[%i, 0] [1, 4] [1, 1]
-                : memref<3x4xf32> to memref<4xf32, strided<[1], offset: ?>>
-            memref.copy %b, %row : memref<4xf32> to memref<4xf32, strided<[1], offset: ?>>
+            {TO_ROW}
           }}
           return
         }}""",
@@ -307,9 +310,7 @@ def test_a_buffer_that_is_written_to_is_new_in_each_iteration(loop):
           {loop}
             %b = bufferization.to_buffer %s : {TENSOR} to memref<4xf32>
             memref.store %seven, %b[%i] : memref<4xf32>
-            %row = memref.subview %out[%i, 0] [1, 4] [1, 1]
-                : memref<3x4xf32> to memref<4xf32, strided<[1], offset: ?>>
-            memref.copy %b, %row : memref<4xf32> to memref<4xf32, strided<[1], offset: ?>>
+            {TO_ROW}
           }}
           return
         }}""",
@@ -331,9 +332,7 @@ def test_what_a_loop_only_reads_is_not_copied():
             %same = tensor.insert_slice %w into %e[0] [4] [1] : {TENSOR} into {TENSOR}
             %y = linalg.add ins(%part, %w : {TENSOR}, {TENSOR}) outs(%same : {TENSOR}) -> {TENSOR}
             %b = bufferization.to_buffer %y : {TENSOR} to memref<4xf32>
-            %row = memref.subview %out[%i, 0] [1, 4] [1, 1]
-                : memref<3x4xf32> to memref<4xf32, strided<[1], offset: ?>>
-            memref.copy %b, %row : memref<4xf32> to memref<4xf32, strided<[1], offset: ?>>
+            {TO_ROW}
           }}
           return
         }}"""
