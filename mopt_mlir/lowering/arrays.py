@@ -70,7 +70,7 @@ class BufferArgument:
     def __init__(self, parameter: Parameter, where: str) -> None:
         assert parameter.shape is not None
         self.dtype = DTYPES[parameter.element]
-        self._alignment = self.dtype.alignment
+        self._alignment = max(self.dtype.alignment, parameter.alignment)
         self._dense = parameter.dense
         self._where = where
         self._written = parameter.access != "read"

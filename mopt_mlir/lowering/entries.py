@@ -25,6 +25,7 @@ from mopt_mlir.lowering.results import RESULT
 from mopt_mlir.operations import find
 
 ENTRY = "mopt.entry"
+_FIELDS = ("name", "type", "access", "position", "alignment")
 C_INTERFACE = "_mlir_ciface_"
 """What upstream puts in front of the name of a function that takes descriptors."""
 
@@ -40,7 +41,8 @@ class Parameter:
     `strides` and `offset` are in elements; None stands for what is not known at compile time. With
     `dense` the elements lie in row-major order without gaps, whatever the sizes turn out to be.
     `access` is "read" (never written to), "write" (may be), or "result": what the function
-    returned, as its result number `position`, before tensors became buffers.
+    returned, as its result number `position`, before tensors became buffers. Where the function
+    assumes more than the type says, the first element is at a multiple of `alignment` bytes.
     """
 
     name: str
@@ -51,6 +53,7 @@ class Parameter:
     dense: bool = True
     access: str = "read"
     position: int = 0
+    alignment: int = 1
 
     @property
     def is_static(self) -> bool:
@@ -186,14 +189,17 @@ def _give_pointers_their_own(module: Any) -> None:
 def write_entry(function: Any, entry: Entry) -> None:
     """Attach `mopt.entry` to a function."""
     ir = bindings_of(function).ir
+    i64 = ir.IntegerType.get_signless(64, function.context)
 
     def as_attribute(parameter: Parameter) -> Any:
         fields = {
             "name": ir.StringAttr.get(parameter.name),
             "type": ir.TypeAttr.get(ir.Type.parse(str(parameter))),
             "access": ir.StringAttr.get(parameter.access),
-            "position": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), parameter.position),
+            "position": ir.IntegerAttr.get(i64, parameter.position),
         }
+        if parameter.alignment > 1:
+            fields["alignment"] = ir.IntegerAttr.get(i64, parameter.alignment)
         return ir.DictAttr.get(fields)
 
     with function.context:
@@ -209,8 +215,8 @@ def read_entry(function: Any) -> Entry:
 
     def parameters(attribute: Any) -> Iterator[Parameter]:
         for fields in attribute:
-            parts = (fields[key].value for key in ("name", "type", "access", "position"))
-            parameter = _parameter(ir, *parts)
+            parts = {key: fields[key].value for key in _FIELDS if key in fields}
+            parameter = _parameter(ir, parts.pop("name"), parts.pop("type"), **parts)
             assert parameter is not None, f"malformed {ENTRY}"
             yield parameter
 
@@ -254,7 +260,8 @@ def _entry_of(ir: Any, function: Any, attributes: list[dict[str, Any]]) -> Entry
             )
         else:
             label = known[PARAMETER_NAME].value if PARAMETER_NAME in known else f"arg{index}"
-            parameter = _parameter(ir, label, input_, "write")
+            alignment = _assumed_alignment(function.regions[0].blocks[0].arguments[index])
+            parameter = _parameter(ir, label, input_, "write", alignment=alignment)
         parameters.append(parameter)
     results = [
         _parameter(ir, _numbered("result", position, count), result, "result", position)
@@ -263,12 +270,24 @@ def _entry_of(ir: Any, function: Any, attributes: list[dict[str, Any]]) -> Entry
     return Entry(name, tuple(filter(None, parameters)), tuple(filter(None, results)))
 
 
+def _assumed_alignment(buffer: Any) -> int:
+    """What a function assumes of the address of a parameter whenever it is called, in bytes."""
+    alignment, values = 1, [buffer]
+    while values:
+        uses = [use.owner.operation for use in values.pop().uses]
+        for use in uses:
+            if use.name == "memref.assume_alignment" and use.block == buffer.owner:
+                alignment = max(alignment, use.attributes["alignment"].value)
+                values.append(use.result)
+    return alignment
+
+
 def _numbered(stem: str, position: int, count: int) -> str:
     return stem if count == 1 else f"{stem}{position}"
 
 
 def _parameter(
-    ir: Any, name: str, type_: Any, access: str = "read", position: int = 0
+    ir: Any, name: str, type_: Any, access: str = "read", position: int = 0, alignment: int = 1
 ) -> Parameter | None:
     """A scalar or buffer of an MLIR type, None if C has no such thing."""
     if not isinstance(type_, ir.MemRefType):
@@ -295,6 +314,7 @@ def _parameter(
         type_.affine_map == ir.AffineMap.get_identity(type_.rank, type_.context),
         access,
         position,
+        alignment,
     )
 
 

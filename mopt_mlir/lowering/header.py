@@ -58,16 +58,16 @@ _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 _NOTE = """\
 /* Buffers are dense and row-major unless strides are given, in elements. Pointers are aligned as
- * their types demand; 64 bytes are faster. A buffer that is written to overlaps no other. Nothing
- * checks that sizes given as "?" fit together. */
+ * their types demand, or as it is said; 64 bytes are faster. A buffer that is written to overlaps
+ * no other. Nothing checks that sizes given as "?" fit together. */
 """
 
 
 def header_text(entries: Iterable[Entry], name: str) -> str:
     """The contents of a header for C and C++, to be called `name`.
 
-    Above each declaration a comment gives the shape, the layout if it is not dense, and the
-    direction of every buffer.
+    Above each declaration a comment gives the shape, the layout if it is not dense, the alignment
+    if the function assumes any, and the direction of every buffer.
     """
     entries = tuple(entries)
     guard = "MOPT_HEADER_" + re.sub(r"\W", "_", name).upper()
@@ -172,6 +172,8 @@ def _description(parameter: Parameter) -> str:
         text += f", strides {', '.join(map(_size, parameter.strides))}"
     if parameter.offset != 0:
         text += f", beginning at element {_size(parameter.offset)} of the buffer"
+    if parameter.alignment > 1:
+        text += f", at a multiple of {parameter.alignment} bytes"
     return f"{text}, {'read' if parameter.access == 'read' else 'written'}"
 
 

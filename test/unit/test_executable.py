@@ -666,6 +666,33 @@ def test_an_alignment_that_is_assumed_is_no_access_and_asked_of_no_caller():
     assert (shifted == 1).all()
 
 
+def test_an_alignment_that_is_assumed_is_asked_of_callers():
+    """Vectors are loaded as if all data were there: what is not would end the process."""
+    text = """
+    func.func @always(%a: memref<64xf32>, %o: memref<64xf32>) {
+      %x = memref.assume_alignment %a, 16 : memref<64xf32>
+      %y = memref.assume_alignment %x, 64 : memref<64xf32>
+      memref.copy %y, %o : memref<64xf32> to memref<64xf32>
+      return
+    }
+    func.func @maybe(%c: i1, %a: memref<64xf32>, %o: memref<64xf32>) {
+      scf.if %c {
+        %x = memref.assume_alignment %a, 64 : memref<64xf32>
+        memref.copy %x, %o : memref<64xf32> to memref<64xf32>
+      }
+      return
+    }"""
+    executable = mopt_mlir.compile(text)
+    output, memory = np.zeros(64, F32), np.ones(96, F32)
+    first = -memory.ctypes.data // 4 % 16
+    aligned, shifted = (memory[start : start + 64] for start in (first, first + 4))
+    executable["always"](aligned, output)
+    assert (output == 1).all()
+    with pytest.raises(ValueError, match=r"'a': its address 0x.* is not a multiple of 64 bytes"):
+        executable["always"](shifted, output)
+    executable["maybe"](False, shifted, output)
+
+
 def test_pointers_in_a_module_inside_are_to_its_functions():
     with mopt_mlir.sink(lambda _: None):
         executable = mopt_mlir.compile(f"{POINTERS} module @inner {{ {POINTERS} }}")

@@ -235,6 +235,20 @@ def test_headers_compile_alone_twice_and_together(run, language):
     subprocess.run(command, check=True)
 
 
+def test_headers_say_what_alignment_is_assumed(run, tmp_path):
+    text = """
+    func.func @f(%a: memref<64xf32>, %b: memref<64xf32>) {
+      %x = memref.assume_alignment %a, 64 : memref<64xf32>
+      memref.copy %x, %b : memref<64xf32> to memref<64xf32>
+      return
+    }"""
+    (tmp_path / "aligned.mlir").write_text(text)
+    run("aligned.mlir", "-o", "aligned.ll", "--header", "aligned.h", "--machine", "haswell")
+    header = (tmp_path / "aligned.h").read_text()
+    assert "a: f32[64], at a multiple of 64 bytes, read\n" in header
+    assert "b: f32[64], written\n" in header
+
+
 @needs_cc
 @pytest.mark.parametrize("language", ["c", "c++"])
 def test_names_in_headers_are_those_of_c_and_unique(run, language):
