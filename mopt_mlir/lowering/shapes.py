@@ -15,6 +15,7 @@ from mopt_mlir.lowering.sizes import (
     Unknown,
     compute,
     is_natural,
+    operands_first,
     unsigned,
     wrapped,
 )
@@ -44,6 +45,7 @@ _COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 """The predicates of arith.cmpi in their order; the last four once more for unsigned numbers."""
 
 _CASTS = ("arith.index_cast", "arith.index_castui", "arith.extsi", "arith.extui", "arith.trunci")
+_COMPUTING = ("arith.", "affine.apply", "affine.min", "affine.max")
 _INDEX_BITS = 64
 _AFFINE = {
     "AffineAddExpr": "add",
@@ -106,8 +108,8 @@ class Activation:
 
     def number(self, value: Any) -> Size:
         """The value of an integer."""
-        if value not in self._numbers:
-            self._numbers[value] = self._number_of(value)
+        for part in operands_first(value, self._numbers_in, self._numbers):
+            self._numbers[part] = self._number_of(part)
         return self._numbers[value]
 
     def callee(self, call: Any) -> Activation | None:
@@ -167,6 +169,13 @@ class Activation:
 
     def _unknown(self, value: Any) -> Size:
         return Unknown((self._number, value))
+
+    def _numbers_in(self, value: Any) -> Sequence[Any]:
+        """What `_number_of` asks for, of arithmetic."""
+        if isinstance(value.owner, self._ir.Block):
+            return ()
+        operation = value.owner.operation
+        return list(operation.operands) if operation.name.startswith(_COMPUTING) else ()
 
     def _number_of(self, value: Any) -> Size:
         if isinstance(value.owner, self._ir.Block):

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -32,14 +31,8 @@ class Computed:
 
     operation: str
     operands: tuple[Size, ...]
-
-    @cached_property
-    def is_known(self) -> bool:
-        return all(map(is_known, self.operands))
-
-    @cached_property
-    def is_natural(self) -> bool:
-        return _is_natural(self)
+    is_known: bool
+    is_natural: bool
 
 
 @dataclass(frozen=True)
@@ -91,7 +84,9 @@ def compute(operation: str, *operands: Size) -> Size:
         return int(OPERATIONS[operation](*numbers))
     key = operation, operands
     if (known := _COMPUTED.get(key)) is None:
-        _COMPUTED[key] = known = Computed(operation, operands)
+        natural = _is_natural(operation, operands)
+        known = Computed(operation, operands, all(map(is_known, operands)), natural)
+        _COMPUTED[key] = known
     return known
 
 
@@ -117,34 +112,53 @@ def is_natural(size: Size) -> bool:
     return size.is_natural
 
 
-def _is_natural(size: Computed) -> bool:
-    if size.operation in _NEVER_NEGATIVE:
+def _is_natural(operation: str, operands: Sequence[Size]) -> bool:
+    if operation in _NEVER_NEGATIVE:
         return True
-    natural = [is_natural(operand) for operand in size.operands]
-    if size.operation == "max":
+    natural = list(map(is_natural, operands))
+    if operation == "max":
         return any(natural)
-    if size.operation == "mod":
+    if operation == "mod":
         return natural[1]
-    return size.operation != "sub" and all(natural[size.operation == "select" :])
+    return operation != "sub" and all(natural[operation == "select" :])
 
 
 _NEVER_NEGATIVE = ("eq", "ne", "lt", "le", "gt", "ge")
 
 
-def evaluate(size: Size, arguments: Sequence[Any], done: dict[Size, int] | None = None) -> int:
+def evaluate(size: Size, arguments: Sequence[Any]) -> int:
     """The value of a size that is known, for bound arguments: each a `Buffer` or a C scalar."""
-    if isinstance(size, int):
-        return size
-    if isinstance(size, Extent):
-        return int(arguments[size.argument].array.shape[size.axis])
-    if isinstance(size, Scalar):
-        return int(arguments[size.argument].value)
-    assert isinstance(size, Computed)
-    done = {} if done is None else done
-    if size not in done:
-        numbers = [evaluate(operand, arguments, done) for operand in size.operands]
-        done[size] = int(OPERATIONS[size.operation](*numbers))
+    done: dict[Size, int] = {}
+    for part in operands_first(size, _operands, done):
+        if isinstance(part, int):
+            done[part] = part
+        elif isinstance(part, Extent):
+            done[part] = int(arguments[part.argument].array.shape[part.axis])
+        elif isinstance(part, Scalar):
+            done[part] = int(arguments[part.argument].value)
+        else:
+            assert isinstance(part, Computed)
+            done[part] = int(OPERATIONS[part.operation](*(done[o] for o in part.operands)))
     return done[size]
+
+
+def _operands(size: Size) -> Sequence[Size]:
+    return size.operands if isinstance(size, Computed) else ()
+
+
+def operands_first(
+    value: Any, operands: Callable[[Any], Iterable[Any]], done: Container[Any]
+) -> Iterator[Any]:
+    """`value` and all that it is computed from, each behind its operands, but for what is `done` by
+    then. (Chains of operations may be longer than Python lets functions call each other.)"""
+    pending = [value]
+    while pending:
+        if pending[-1] in done:
+            pending.pop()
+        elif missing := [part for part in operands(pending[-1]) if part not in done]:
+            pending += missing
+        else:
+            yield pending[-1]
 
 
 def is_known(size: Size) -> bool:

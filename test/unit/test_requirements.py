@@ -460,20 +460,20 @@ def test_what_cannot_be_lowered_is_said_though_its_sizes_are_known():
         function(FORGOTTEN)
 
 
-def test_values_that_are_used_twice_are_looked_at_once():
-    """Sizes from a chain of `x < 0 ? x + 1 : x`, of which a tree would have 2^80 leaves."""
+def test_values_that_are_used_twice_are_looked_at_once_however_long_the_chain():
+    """Sizes from a chain of `x < 0 ? x + 1 : x`, of which a tree would have 2^800 leaves."""
     steps = "".join(
         f"""%c{i} = arith.cmpi slt, %x{i}, %zero : index
         %m{i} = arith.addi %x{i}, %one : index
         %x{i + 1} = arith.select %c{i}, %m{i}, %x{i} : index
         """
-        for i in range(80)
+        for i in range(800)
     )
     text = f"""func.func @f(%t: tensor<?xf32>, %x0: index) -> tensor<?xf32> {{
       %zero = arith.constant 0 : index
       %one = arith.constant 1 : index
       {steps}
-      %s = tensor.extract_slice %t[0] [%x80] [1] : tensor<?xf32> to tensor<?xf32>
+      %s = tensor.extract_slice %t[0] [%x800] [1] : tensor<?xf32> to tensor<?xf32>
       return %s : tensor<?xf32>
     }}"""
     function = compile(text, machine="generic-avx2")["f"]
