@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from mopt_mlir.bindings import bindings_of
+from mopt_mlir.linalg.initializer import VIEWS
 from mopt_mlir.operations import find, inside
 
 _PARTS = (
@@ -167,20 +168,28 @@ def _is_inside(block: Any, loop: Any) -> bool:
 
 
 def read_where_used(module: Any) -> None:
-    """Let each nest of loops read tensors from directly in front of it: passes of MLIR may have
-    merged what two convolutions read, or moved it out of a loop, though the tensor is written to in
-    between."""
+    """Let each nest of loops, and each other operation, read tensors from directly in front of it,
+    through views as well: what two convolutions read may have become one, or may have been moved
+    out of a loop, though the tensor is written to in between."""
     reads = [op for op in find(module, "bufferization.to_buffer") if "read_only" in op.attributes]
     changing = _loops_with_tensors(module) if reads else set()
     for read in reads:
-        nests: dict[Any, list[Any]] = {}
-        for use in list(read.result.uses):
-            nests.setdefault(_nest(use.owner.operation, changing), []).append(use)
-        for nest, uses in nests.items():
-            clone = read.operation.clone(ip=bindings_of(read).ir.InsertionPoint(nest))
-            for use in uses:
-                use.owner.operation.operands[use.operand_number] = clone.results[0]
-        read.operation.erase()
+        _move_to_uses(read.operation, changing)
+
+
+def _move_to_uses(read: Any, changing: set[Any]) -> None:
+    """Put a copy of `read`, or of a view of what is read, in front of each nest that uses it."""
+    for use in list(read.result.uses):
+        if use.owner.operation.name in VIEWS:
+            _move_to_uses(use.owner.operation, changing)
+    nests: dict[Any, list[Any]] = {}
+    for use in list(read.result.uses):
+        nests.setdefault(_nest(use.owner.operation, changing), []).append(use)
+    for nest, uses in nests.items():
+        clone = read.clone(ip=bindings_of(read).ir.InsertionPoint(nest))
+        for use in uses:
+            use.owner.operation.operands[use.operand_number] = clone.results[0]
+    read.erase()
 
 
 def _loops_with_tensors(module: Any) -> set[Any]:

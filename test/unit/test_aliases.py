@@ -203,6 +203,33 @@ def test_convolutions_around_a_change_read_before_and_after_it(passes):
 
 
 @pytest.mark.parametrize(
+    "views",
+    [
+        "%v = memref.subview %b[0] [2] [1] : memref<4xf32> to memref<2xf32, strided<[1]>>",
+        """%c = memref.cast %b : memref<4xf32> to memref<?xf32>
+        %v = memref.subview %c[0] [2] [1] : memref<?xf32> to memref<2xf32, strided<[1]>>""",
+    ],
+)
+def test_a_view_of_a_tensor_is_left_as_the_tensor_was(views):
+    text = f"""
+    func.func @f(%x: f32, %before: memref<2xf32>, %after: memref<2xf32>) -> tensor<4xf32> {{
+      %zero = arith.constant 0 : index
+      %nine = arith.constant 9.0 : f32
+      %e = tensor.empty() : tensor<4xf32>
+      %t = linalg.fill ins(%x : f32) outs(%e : tensor<4xf32>) -> tensor<4xf32>
+      %b = bufferization.to_buffer %t read_only : tensor<4xf32> to memref<4xf32>
+      {views}
+      memref.copy %v, %before : memref<2xf32, strided<[1]>> to memref<2xf32>
+      %u = tensor.insert %nine into %t[%zero] : tensor<4xf32>
+      memref.copy %v, %after : memref<2xf32, strided<[1]>> to memref<2xf32>
+      return %u : tensor<4xf32>
+    }}"""
+    before, after = np.zeros(2, F32), np.zeros(2, F32)
+    result = compile(text)["f"](3.0, before, after)
+    np.testing.assert_array_equal([*result, *before, *after], [9, 3, 3, 3, 3, 3, 3, 3])
+
+
+@pytest.mark.parametrize(
     "passes", ["mopt-tile", "mopt-tile,func.func(loop-invariant-code-motion),cse"]
 )
 def test_a_convolution_in_a_loop_reads_what_the_loop_has_changed(passes):
