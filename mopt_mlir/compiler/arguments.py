@@ -9,7 +9,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
-from mopt_mlir.buffers import aligned_bytes
+from mopt_mlir.buffers import ALIGNMENT, aligned_bytes
 from mopt_mlir.diagnostics import UserError
 from mopt_mlir.lowering.arrays import DTYPES
 from mopt_mlir.lowering.entries import Entry, Parameter
@@ -45,9 +45,11 @@ def _random(parameter: Parameter, generator: np.random.Generator) -> Any:
     steps = _steps(shape, parameter.strides)
     strides = [step * dtype.itemsize for step in steps]
     size = _elements(shape, steps) * dtype.itemsize
-    buffer = aligned_bytes(size).view(dtype)
-    buffer[:] = _numbers(generator, dtype, buffer.size)
     first = sum((n - 1) * -step for n, step in zip(shape, steps, strict=True) if n and step < 0)
+    alignment = max(ALIGNMENT, parameter.alignment)
+    ahead = -first * dtype.itemsize % alignment
+    buffer = aligned_bytes(ahead + size, alignment)[ahead:].view(dtype)
+    buffer[:] = _numbers(generator, dtype, buffer.size)
     return as_strided(buffer[first:], shape, strides)
 
 

@@ -124,7 +124,7 @@ def padded(operation: Any, operands: list[Numbers], values: Mapping[Any, Numbers
 
 SHAPE_OPERATIONS: Mapping[str, Handler] = {
     **dict.fromkeys(("memref.alloc", "memref.alloca", "tensor.empty"), _new),
-    **dict.fromkeys(("memref.cast", "tensor.cast"), _same),
+    **dict.fromkeys(("memref.assume_alignment", "memref.cast", "tensor.cast"), _same),
     **dict.fromkeys(("bufferization.to_tensor", "bufferization.to_buffer"), _copied),
     **dict.fromkeys(("memref.dealloc", "bufferization.dealloc_tensor"), _nothing),
     **dict.fromkeys(("memref.dim", "tensor.dim"), _extent),

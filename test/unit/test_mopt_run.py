@@ -129,6 +129,22 @@ def test_buffers_that_run_backwards(run):
         assert last - first == 4 * (2 * 1024 + 1000)
 
 
+@pytest.mark.parametrize("layout", ["", ", strided<[-1], offset: 7>"])
+def test_random_data_is_aligned_as_a_function_assumes(run, tmp_path, layout):
+    source = f"""
+    func.func @f(%a: memref<8xf32{layout}>, %b: memref<8xf32>) {{
+      %x = memref.assume_alignment %a, 4096 : memref<8xf32{layout}>
+      memref.copy %x, %b : memref<8xf32{layout}> to memref<8xf32>
+      return
+    }}"""
+    (tmp_path / "aligned.mlir").write_text(source)
+    code, text, _ = run("aligned.mlir", "--check", "--repeat", "1")
+    assert code == 0
+    assert "largest error: 0.0e+00 of" in text
+    first, _ = random_arguments(compile(source, machine="generic-avx2")["f"].entry)
+    assert first.ctypes.data % 4096 == 0
+
+
 def test_half_precision_is_compared_with_what_it_can_do(run):
     code, text, _ = run("half.mlir", "--check")
     assert code == 0
