@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mopt_mlir.bindings import bindings_of
+from mopt_mlir.unicode_text import unescaped
 
 
 class UserError(Exception):
@@ -154,7 +155,6 @@ def describe(location: Any) -> str:
 
 
 _FILE = re.compile(r'loc\("([^"]*)"')
-_ESCAPED = re.compile(rb"\\(\\|[0-9A-F]{2})")
 
 
 def file_of(location: Any) -> str:
@@ -162,16 +162,11 @@ def file_of(location: Any) -> str:
     that, the bindings end the process."""
     printed = _FILE.match(str(location))
     if printed is not None and "\\" in printed[1]:
-        name = _ESCAPED.sub(_byte, printed[1].encode())
         try:
-            return name.decode()
+            return unescaped(printed[1]).decode()
         except UnicodeDecodeError:
             return printed[1]
     return str(location.filename)
-
-
-def _byte(escaped: re.Match[bytes]) -> bytes:
-    return b"\\" if escaped[1] == b"\\" else bytes.fromhex(escaped[1].decode())
 
 
 def kind_of(location: Any) -> str:

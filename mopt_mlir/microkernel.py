@@ -53,6 +53,8 @@ class Microkernel:
                 f"microkernel.lanes is '{lanes}', which is not contiguous in the weights"
             )
         check_sizes("microkernel.tile", self.tile, set(problem.parallel_dims))
+        if lanes not in self.tile:
+            raise DataError(f"microkernel.tile lacks '{lanes}', along which microkernel.lanes are")
         widest = WIDEST_VECTOR_BYTES // element.size
         if self.vector not in [1 << i for i in range(widest.bit_length())]:
             raise DataError(

@@ -164,15 +164,18 @@ def _static_strides(ir: Any, type_: Any) -> list[int] | None:
 
 
 def _split(index: Any) -> tuple[Any, int]:
-    """An index as something that varies, or None, and a constant to be added."""
-    owner = index.owner
-    name = getattr(owner, "name", "")
-    if name == "arith.constant":
-        return None, int(owner.attributes["value"].value)
-    if name == "arith.addi":
-        first, second = owner.operands
-        varying, constant = _split(second)
-        if varying is None:
-            varying, more = _split(first)
-            return varying, constant + more
-    return index, 0
+    """An index as something that varies, or None, and a constant to be added: canonical sums have
+    it on the right."""
+    constant = 0
+    while getattr(index.owner, "name", "") == "arith.addi":
+        first, second = index.owner.operands
+        if (more := _constant(second)) is None:
+            break
+        index, constant = first, constant + more
+    known = _constant(index)
+    return (index, constant) if known is None else (None, constant + known)
+
+
+def _constant(index: Any) -> int | None:
+    is_constant = getattr(index.owner, "name", "") == "arith.constant"
+    return int(index.owner.attributes["value"].value) if is_constant else None

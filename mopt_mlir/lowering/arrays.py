@@ -152,7 +152,7 @@ class BufferArgument:
                     f"{self._where}: expected strides of {_tuple_text(self._strides)} bytes, "
                     f"got {array.strides}"
                 )
-            if got % self.dtype.itemsize:
+            if extent > 1 and got % self.dtype.itemsize:
                 raise ValueError(
                     f"{self._where}: a stride of {got} bytes is not a whole number of elements"
                 )

@@ -8,6 +8,7 @@ from typing import Any
 from mopt_mlir.bindings import bindings_of
 from mopt_mlir.diagnostics import UserError, describe
 from mopt_mlir.func_ops import functions_of, name_of
+from mopt_mlir.lowering.entries import C_INTERFACE
 from mopt_mlir.operations import find
 
 _MEMORY = frozenset(("malloc", "free", "memcpy", "memmove", "memset"))
@@ -43,7 +44,7 @@ _ACCURATE = {"math.expm1": "expm1", "math.log1p": "log1p"}
 
 def check_names(module: Any) -> None:
     """Raise UserError for a function or variable that has the name of a function of the C library,
-    or of LLVM's own."""
+    of LLVM's own, or of a wrapper of MLIR's."""
     for named in (*functions_of(module), *find(module, "memref.global")):
         name = name_of(named)
         if name.startswith("llvm."):
@@ -52,9 +53,16 @@ def check_names(module: Any) -> None:
             reason = "generated code calls the C library's function"
         elif name in _KNOWN:
             reason = "LLVM takes it for the C library's function"
+        elif name.startswith(C_INTERFACE) and _is_defined(named):
+            reason = "MLIR gives such names to what it makes to call other functions"
         else:
             continue
         raise UserError(f"give @{name} another name: {reason}", describe(named.location))
+
+
+def _is_defined(named: Any) -> bool:
+    """Whether it is a function that has a body."""
+    return any(len(region.blocks) for region in named.regions)
 
 
 def call_accurate_functions(module: Any) -> None:

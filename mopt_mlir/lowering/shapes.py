@@ -8,52 +8,11 @@ from typing import Any
 
 from mopt_mlir.bindings import bindings_of
 from mopt_mlir.func_ops import functions_of, name_of
-from mopt_mlir.lowering.sizes import (
-    Extent,
-    Scalar,
-    Size,
-    Unknown,
-    compute,
-    is_natural,
-    operands_first,
-    unsigned,
-    wrapped,
-)
-from mopt_mlir.lowering.values import is_wide
+from mopt_mlir.lowering.arithmetic import computed, is_arithmetic
+from mopt_mlir.lowering.sizes import Extent, Scalar, Size, Unknown, fold, operands_first
 
 Shape = tuple[Size, ...]
 
-_ARITHMETIC = {
-    "arith.addi": "add",
-    "arith.subi": "sub",
-    "arith.muli": "mul",
-    "arith.divsi": "quotient",
-    "arith.floordivsi": "floor",
-    "arith.ceildivsi": "ceil",
-    "arith.remsi": "remainder",
-    "arith.minsi": "min",
-    "arith.maxsi": "max",
-}
-_UNSIGNED = {
-    "arith.divui": "quotient",
-    "arith.ceildivui": "ceil",
-    "arith.remui": "remainder",
-    "arith.minui": "min",
-    "arith.maxui": "max",
-}
-_COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
-"""The predicates of arith.cmpi in their order; the last four once more for unsigned numbers."""
-
-_CASTS = ("arith.index_cast", "arith.index_castui", "arith.extsi", "arith.extui", "arith.trunci")
-_COMPUTING = ("arith.", "affine.apply", "affine.min", "affine.max")
-_INDEX_BITS = 64
-_AFFINE = {
-    "AffineAddExpr": "add",
-    "AffineMulExpr": "mul",
-    "AffineFloorDivExpr": "floor",
-    "AffineCeilDivExpr": "ceil",
-    "AffineModExpr": "mod",
-}
 _ACTIVATIONS = count()
 
 
@@ -172,78 +131,28 @@ class Activation:
 
     def _numbers_in(self, value: Any) -> Sequence[Any]:
         """What `_number_of` asks for, of arithmetic."""
-        if isinstance(value.owner, self._ir.Block):
+        if isinstance(value.owner, self._ir.Block) or not is_arithmetic(value.owner.operation):
             return ()
-        operation = value.owner.operation
-        return list(operation.operands) if operation.name.startswith(_COMPUTING) else ()
+        return list(value.owner.operation.operands)
 
     def _number_of(self, value: Any) -> Size:
         if isinstance(value.owner, self._ir.Block):
             return self._unknown(value)
         operation = value.owner.operation
-        name, operands = operation.name, list(operation.operands)
-        if name == "arith.constant":
-            attribute = operation.attributes["value"]
-            is_integer = isinstance(attribute, self._ir.IntegerAttr | self._ir.BoolAttr)
-            is_read = is_integer and not is_wide(value.type)
-            return int(attribute.value) if is_read else self._unknown(value)
-        if name == "arith.select":
-            return compute("select", *map(self.number, operands))
-        if name in _ARITHMETIC:
-            return self._signed(_ARITHMETIC[name], operands)
-        if name in _UNSIGNED:
-            return self._unsigned(_UNSIGNED[name], operands)
-        if name in _CASTS:
-            return self._cast(name, operands[0], value)
-        if name == "arith.cmpi":
-            predicate = operation.attributes["predicate"].value
-            if predicate < len(_COMPARISONS):
-                return self._signed(_COMPARISONS[predicate], operands)
-            return self._unsigned(_COMPARISONS[predicate - len(_COMPARISONS) + 2], operands)
-        if name in ("tensor.dim", "memref.dim") and self.has_shape(operands[0]):
-            axis, shape = self.number(operands[1]), self.shape(operands[0])
-            if isinstance(axis, int) and 0 <= axis < len(shape):
-                return shape[axis]
-            return self._unknown(value)
-        if name in ("affine.apply", "affine.min", "affine.max"):
-            map_ = operation.attributes["map"].value
-            numbers = [self.number(operand) for operand in operands]
-            results = [self._affine(e, numbers, map_.n_dims) for e in map_.results]
-            return _fold(name.removeprefix("affine."), results)
-        return self._unknown(value)
+        found = None
+        if is_arithmetic(operation):
+            found = computed(operation, [self.number(v) for v in operation.operands])
+        elif operation.name in ("tensor.dim", "memref.dim"):
+            found = self._dim(*operation.operands)
+        return self._unknown(value) if found is None else found
 
-    def _signed(self, operation: str, operands: Sequence[Any]) -> Size:
-        """An operation on signed numbers; those of 64 bits are taken for large enough."""
-        bits, numbers = _bits(operands[0]), [self.number(operand) for operand in operands]
-        if bits == 1:
-            numbers = [compute("sub", 0, number) for number in numbers]
-        found = compute(operation, *numbers)
-        stays = operation in _COMPARISONS or bits == _INDEX_BITS
-        return found if stays else wrapped(found, bits)
-
-    def _unsigned(self, operation: str, operands: Sequence[Any]) -> Size:
-        """An operation on operands that are taken for unsigned numbers."""
-        bits, numbers = _bits(operands[0]), [self.number(operand) for operand in operands]
-        found = compute(operation, *(unsigned(number, bits) for number in numbers))
-        return found if all(map(is_natural, numbers)) else wrapped(found, bits)
-
-    def _cast(self, name: str, operand: Any, result: Any) -> Size:
-        number, before, after = self.number(operand), _bits(operand), _bits(result)
-        if after < before:
-            return wrapped(number, after)
-        if name in ("arith.extui", "arith.index_castui"):
-            return unsigned(number, before) if after > before else number
-        return compute("sub", 0, number) if before == 1 else number
-
-    def _affine(self, expression: Any, numbers: Sequence[Size], dims: int) -> Size:
-        kind = type(expression).__name__
-        if kind == "AffineConstantExpr":
-            return int(expression.value)
-        if kind in ("AffineDimExpr", "AffineSymbolExpr"):
-            symbols: int = dims if kind == "AffineSymbolExpr" else 0
-            return numbers[symbols + int(expression.position)]
-        sides = (self._affine(e, numbers, dims) for e in (expression.lhs, expression.rhs))
-        return compute(_AFFINE[kind], *sides)
+    def _dim(self, value: Any, axis: Any) -> Size | None:
+        """The size of `value` along an axis that is a constant."""
+        at = self.number(axis)
+        if not self.has_shape(value) or not isinstance(at, int):
+            return None
+        shape = self.shape(value)
+        return shape[at] if 0 <= at < len(shape) else None
 
     def _shape_of(self, value: Any) -> Shape | None:
         """The shape of a value whose type leaves it open; None if it is not known."""
@@ -314,10 +223,6 @@ _LOOP_BOUNDS = 3  # operands of scf.for in front of the initial values
 _LOOP_VARIABLES = 1  # arguments of its body in front of those
 
 
-def _bits(value: Any) -> int:
-    return getattr(value.type, "width", _INDEX_BITS)
-
-
 def _last(region: Any) -> Any:
     operations = list(region.blocks[0].operations)
     return operations[-1].operation
@@ -369,7 +274,7 @@ def paddings(activation: Activation, operation: Any) -> tuple[Shape, Shape]:
 def _padded(activation: Activation, operation: Any) -> Shape | None:
     source = activation.shape(operation.operands[0])
     sizes = zip(source, *paddings(activation, operation), strict=True)
-    return tuple(_fold("add", parts) for parts in sizes)
+    return tuple(fold("add", parts) for parts in sizes)
 
 
 def _reshaped(activation: Activation, operation: Any) -> Shape | None:
@@ -383,7 +288,7 @@ def _reshaped(activation: Activation, operation: Any) -> Shape | None:
 def _concatenated(activation: Activation, operation: Any) -> Shape | None:
     along = operation.attributes["dim"].value
     shapes = [activation.shape(value) for value in operation.operands]
-    total = _fold("add", [shape[along] for shape in shapes])
+    total = fold("add", [shape[along] for shape in shapes])
     return (*shapes[0][:along], total, *shapes[0][along + 1 :])
 
 
@@ -401,14 +306,7 @@ def _collapsed(activation: Activation, operation: Any) -> Shape | None:
 
 def product(sizes: Iterable[Size]) -> Size:
     """The product of sizes, 1 of none."""
-    return _fold("mul", [1, *sizes])
-
-
-def _fold(operation: str, sizes: Iterable[Size]) -> Size:
-    first, *others = sizes
-    for size in others:
-        first = compute(operation, first, size)
-    return first
+    return fold("mul", [1, *sizes])
 
 
 _SHAPES: Mapping[str, Callable[[Activation, Any], Shape | None]] = {

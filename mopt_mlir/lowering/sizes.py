@@ -90,6 +90,14 @@ def compute(operation: str, *operands: Size) -> Size:
     return known
 
 
+def fold(operation: str, sizes: Iterable[Size]) -> Size:
+    """One of `OPERATIONS` on the first two sizes, on its result and the third, and so on."""
+    first, *others = sizes
+    for size in others:
+        first = compute(operation, first, size)
+    return first
+
+
 def unsigned(size: Size, bits: int) -> Size:
     """What a signed number of so many bits is if it is taken for an unsigned one."""
     return size if is_natural(size) else compute("mod", size, 1 << bits)

@@ -17,12 +17,14 @@ from mopt_mlir.diagnostics import (
     UserError,
     collected_from,
     current_sink,
+    emit,
     file_of,
     kind_of,
     sink,
 )
 from mopt_mlir.operations import inside
 from mopt_mlir.output import temporary_file
+from mopt_mlir.unicode_text import is_unicode
 
 SPLIT_MARKER = "// -----"
 """A line of its own between the chunks of a file, as in MLIR's tests."""
@@ -89,7 +91,14 @@ def parse(source: Source, context: Any) -> Any:
     Diagnostics go to the sink; raises Failure after them if the source is not valid.
     """
     if source.is_bytecode:
-        return _parse_bytecode(source, context)
+        module = _parse_bytecode(source, context)
+    else:
+        module = _parse_text(source, context)
+    _check_symbols(module)
+    return module
+
+
+def _parse_text(source: Source, context: Any) -> Any:
     ir = bindings_of(context).ir
     try:
         with sink(_naming(source.name, _UNNAMED)), collected_from(context):
@@ -110,6 +119,28 @@ def _parse_bytecode(source: Source, context: Any) -> Any:
                 return ir.Module.parseFile(str(path), context)
         except ir.MLIRError:
             raise Failure(f"{source.name} does not parse") from None
+
+
+def _check_symbols(module: Any) -> None:
+    """Raise Failure, after an error at each, for symbols whose names cannot be read, or are none to
+    linkers."""
+    ir, wrong = bindings_of(module).ir, False
+    for operation in inside(module.operation):
+        if "sym_name" not in operation.attributes:
+            continue
+        name = operation.attributes["sym_name"]
+        if not isinstance(name, ir.StringAttr):
+            continue
+        if not is_unicode(name):
+            problem = f"{name} is not UTF-8"
+        elif not name.value or "\0" in name.value:
+            problem = f"{name} " + ("has a null in it" if name.value else "is empty")
+        else:
+            continue
+        emit("error", operation.location, f"the name {problem}; give it another one")
+        wrong = True
+    if wrong:
+        raise Failure("names of symbols that cannot be used")
 
 
 def _large(bytecode: bytes) -> bytes:

@@ -7,6 +7,7 @@ from typing import Any
 from mopt_mlir.bindings import Bindings
 from mopt_mlir.plain_data import DataError
 from mopt_mlir.plan import Plan
+from mopt_mlir.unicode_text import is_unicode
 
 NAME = "mopt.plan"
 
@@ -29,6 +30,8 @@ def attached(operation: Any, bindings: Bindings) -> Plan | None:
     attribute = operation.attributes[NAME]
     if not isinstance(attribute, bindings.ir.DictAttr):
         raise DataError("the plan is not a dictionary attribute")
+    if not is_unicode(attribute):
+        raise DataError("the plan holds text that is not UTF-8")
     return Plan.from_dict(_data(attribute, bindings))
 
 

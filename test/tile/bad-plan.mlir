@@ -42,6 +42,24 @@ func.func @not_a_dictionary(%a: memref<6x6xf32>, %f: memref<3x3xf32>, %x: memref
 
 // -----
 
+func.func @no_text(%a: memref<6x6xf32>, %f: memref<3x3xf32>, %x: memref<4x4xf32>) {
+  // expected-error @+1 {{'mopt.plan': the plan holds text that is not UTF-8}}
+  linalg.conv_2d {mopt.plan = {machine = "a\\b", "h\C3\A4\FF" = [{b = "\C3\A4"}]}}
+    ins(%a, %f : memref<6x6xf32>, memref<3x3xf32>) outs(%x : memref<4x4xf32>)
+  return
+}
+
+// -----
+
+func.func @other_text(%a: memref<6x6xf32>, %f: memref<3x3xf32>, %x: memref<4x4xf32>) {
+  // expected-error @+1 {{'mopt.plan': the plan has no field 'hä\FF'}}
+  linalg.conv_2d {mopt.plan = {"h\C3\A4\\FF" = 1}}
+    ins(%a, %f : memref<6x6xf32>, memref<3x3xf32>) outs(%x : memref<4x4xf32>)
+  return
+}
+
+// -----
+
 func.func @strided_lanes(%a: memref<9x9xf32>, %f: memref<3x3xf32>, %x: memref<4x4xf32>) {
   // expected-error @+1 {{'mopt.plan': microkernel.lanes is 'w', which is not contiguous in the input}}
   linalg.generic {indexing_maps = [affine_map<(h, w, r, s) -> (h * 2 + r, w * 2 + s)>,

@@ -227,6 +227,20 @@ def test_strides_of_axes_with_one_element_are_free():
     assert total.tolist() == [[6, 8, 10]]
 
 
+def test_strides_of_open_types_are_whole_elements_where_they_matter():
+    kind = "memref<?xf32, strided<[?]>>"
+    text = f"""func.func @f(%a: {kind}) -> f32 {{
+      %i = arith.constant 0 : index
+      %0 = memref.load %a[%i] : {kind}
+      return %0 : f32
+    }}"""
+    function = mopt_mlir.compile(text, passes="")["f"]
+    numbers = np.array([(1.5, 0), (2.5, 0)], [("number", F32), ("byte", np.int8)])["number"]
+    assert function(numbers[:1]) == 1.5
+    with pytest.raises(ValueError, match="a stride of 5 bytes is not a whole number of elements"):
+        function(numbers)
+
+
 def test_dynamic_shapes_are_dense_unless_they_say_otherwise():
     function = mopt_mlir.compile(
         """func.func @f(%a: memref<?x?xf32>, %b: memref<?x?xf32>) {

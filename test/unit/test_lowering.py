@@ -3,6 +3,7 @@
 import gc
 import math
 import mmap
+import re
 from pathlib import Path
 
 import numpy as np
@@ -598,6 +599,41 @@ def test_a_symbol_that_nobody_defines_is_refused():
 def test_functions_of_the_c_library_cannot_be_defined(name):
     with pytest.raises(UserError, match=rf"<text>:2:\d+: error: give @{name} another name: "):
         compile(f"\nfunc.func @{name}(%x: memref<4xf32>) {{ return }}", passes=NO_TILING)
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [("\\FFa", "is not UTF-8"), ("a\\00", "has a null in it"), ("", "is empty")],
+)
+@pytest.mark.parametrize(
+    "text", ["func.func @{}() {{ return }}", "memref.global @{} : memref<f32>"]
+)
+def test_symbols_have_names_that_can_be_read(name, problem, text):
+    symbol = f'"{name}"'
+    expected = f"<text>:2:1: error: the name {symbol} {problem}; give it another one"
+    with pytest.raises(UserError, match=f"^{re.escape(expected)}$"):
+        compile("\n" + text.format(symbol), passes=NO_TILING)
+
+
+def test_names_of_wrappers_are_those_of_declarations_only():
+    """Upstream makes them for functions that are called through descriptors."""
+    with pytest.raises(UserError, match="give @_mlir_ciface_f another name: MLIR gives such names"):
+        compile("\nfunc.func @_mlir_ciface_f(%x: memref<4xf32>) { return }", passes=NO_TILING)
+    text = "func.func private @_mlir_ciface_f()\nfunc.func @g() { return }"
+    assert [entry.name for entry in compile(text, passes=NO_TILING).entries] == ["g"]
+
+
+def test_indices_may_be_sums_of_any_length():
+    steps = "\n".join(f"%v{i + 1} = arith.addi %x, %v{i} : index" for i in range(3000))
+    function = compile(
+        f"""func.func @f(%m: memref<8192xf32>, %x: index, %v0: index) -> f32 {{
+          {steps}
+          %r = memref.load %m[%v3000] : memref<8192xf32>
+          return %r : f32
+        }}""",
+        passes=NO_TILING,
+    )["f"]
+    assert function(np.arange(8192, dtype=np.float32), 2, 5) == 6005
 
 
 @pytest.mark.parametrize("operation", ["log1p", "expm1"])

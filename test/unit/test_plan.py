@@ -45,6 +45,7 @@ def tile(**sizes: int) -> dict[str, Any]:
         ({"microkernel": replace(KERNEL, lanes="c")}, "lanes is 'c', not an output dim"),
         ({"microkernel": replace(KERNEL, tile={"k": 24})}, "24 is not a multiple of the vector"),
         ({"microkernel": replace(KERNEL, tile={"k": 16, "c": 2})}, "tile names 'c'"),
+        ({"microkernel": replace(KERNEL, vector=1, tile={"w": 7})}, "tile lacks 'k', along which"),
         ({"microkernel": replace(KERNEL, tile={"k": 16, "w": 0})}, "is not positive"),
         ({"microkernel": replace(KERNEL, reduction=("c", "r"))}, "must order c, r, s"),
         ({"threads": 0}, "threads = 0 is not positive"),
