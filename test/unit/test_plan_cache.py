@@ -133,7 +133,8 @@ def test_the_version_covers_every_module_that_solving_loads() -> None:
     loaded = {path.relative_to(root) for path in map(Path, printed.split()) if path.match("*.py")}
     covered = {path.relative_to(root) for glob in module._SOURCES for path in root.glob(glob)}
     # what a machine is made from shows in its figures, and messages are no part of a plan
-    beside = {"bindings.py", "cache_directory.py", "diagnostics.py", "output.py", "wording.py"}
+    messages = {"diagnostics.py", "unicode_text.py", "wording.py"}
+    beside = {"bindings.py", "cache_directory.py", "output.py", *messages}
     uncovered = {path for path in loaded - covered if path.parent.name != "machine"}
     assert {str(path) for path in uncovered} <= beside
     assert Path("solver/certified.py") in covered & loaded
