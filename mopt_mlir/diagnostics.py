@@ -107,7 +107,11 @@ def collected_from(context: Any) -> Iterator[None]:
 
     def handle(diagnostic: Any) -> bool:
         severity = diagnostic.severity.name.lower()
-        target(Diagnostic(severity, describe(diagnostic.location), diagnostic.message))
+        try:
+            message = diagnostic.message
+        except RuntimeError:
+            message = "MLIR quotes text that is not UTF-8"
+        target(Diagnostic(severity, describe(diagnostic.location), message))
         for note in diagnostic.notes:
             handle(note)
         return True

@@ -13,7 +13,7 @@ def is_unicode(attribute: Any) -> bool:
     RuntimeError or end the process."""
     try:
         unescaped(str(attribute)).decode()
-    except UnicodeDecodeError:
+    except (UnicodeDecodeError, RuntimeError):  # the latter if MLIR does not escape it
         return False
     return True
 

@@ -165,15 +165,14 @@ def _static_strides(ir: Any, type_: Any) -> list[int] | None:
 
 def _split(index: Any) -> tuple[Any, int]:
     """An index as something that varies, or None, and a constant to be added: canonical sums have
-    it on the right."""
-    constant = 0
-    while getattr(index.owner, "name", "") == "arith.addi":
+    one at most, on the right."""
+    if (known := _constant(index)) is not None:
+        return None, known
+    if getattr(index.owner, "name", "") == "arith.addi":
         first, second = index.owner.operands
-        if (more := _constant(second)) is None:
-            break
-        index, constant = first, constant + more
-    known = _constant(index)
-    return (index, constant) if known is None else (None, constant + known)
+        if (known := _constant(second)) is not None:
+            return first, known
+    return index, 0
 
 
 def _constant(index: Any) -> int | None:

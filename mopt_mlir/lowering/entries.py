@@ -23,6 +23,7 @@ from mopt_mlir.func_ops import (
 )
 from mopt_mlir.lowering.results import RESULT
 from mopt_mlir.operations import find
+from mopt_mlir.unicode_text import is_unicode
 
 ENTRY = "mopt.entry"
 _FIELDS = ("name", "type", "access", "position", "alignment")
@@ -259,7 +260,7 @@ def _entry_of(ir: Any, function: Any, attributes: list[dict[str, Any]]) -> Entry
                 ir, _numbered("result", position, count), input_, "result", position
             )
         else:
-            label = known[PARAMETER_NAME].value if PARAMETER_NAME in known else f"arg{index}"
+            label = _label(known, f"arg{index}")
             alignment = _assumed_alignment(function.regions[0].blocks[0].arguments[index])
             parameter = _parameter(ir, label, input_, "write", alignment=alignment)
         parameters.append(parameter)
@@ -268,6 +269,14 @@ def _entry_of(ir: Any, function: Any, attributes: list[dict[str, Any]]) -> Entry
         for position, result in zip(scalars, type_.results, strict=True)
     ]
     return Entry(name, tuple(filter(None, parameters)), tuple(filter(None, results)))
+
+
+def _label(attributes: dict[str, Any], default: str) -> str:
+    """What a parameter with these attributes is called in headers and messages."""
+    name = attributes.get(PARAMETER_NAME)
+    if name is None or not is_unicode(name) or "\0" in name.value:
+        return default
+    return str(name.value)
 
 
 def _assumed_alignment(buffer: Any) -> int:

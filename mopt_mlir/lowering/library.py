@@ -7,7 +7,7 @@ from typing import Any
 
 from mopt_mlir.bindings import bindings_of
 from mopt_mlir.diagnostics import UserError, describe
-from mopt_mlir.func_ops import functions_of, name_of
+from mopt_mlir.func_ops import functions_of, is_public, name_of
 from mopt_mlir.lowering.entries import C_INTERFACE
 from mopt_mlir.operations import find
 
@@ -38,6 +38,8 @@ _KNOWN = frozenset(
 )
 """What LLVM takes for the C library's, whoever defines it: it computes calls with constants."""
 
+_SYMBOLS = ("func.func", "llvm.func", "memref.global")
+
 _ACCURATE = {"math.expm1": "expm1", "math.log1p": "log1p"}
 """MLIR makes `exp(x) - 1` and `log(1 + x)` of these, which near 0 have no correct digit."""
 
@@ -45,24 +47,27 @@ _ACCURATE = {"math.expm1": "expm1", "math.log1p": "log1p"}
 def check_names(module: Any) -> None:
     """Raise UserError for a function or variable that has the name of a function of the C library,
     of LLVM's own, or of a wrapper of MLIR's."""
-    for named in (*functions_of(module), *find(module, "memref.global")):
+    defined = (*functions_of(module), *find(module, "memref.global"))
+    taken = [(named, _taken_by(name_of(named))) for named in defined]
+    public = {name_of(function) for function in functions_of(module) if is_public(function)}
+    for named in find(module, *_SYMBOLS):
         name = name_of(named)
-        if name.startswith("llvm."):
-            reason = "LLVM takes it for an intrinsic"
-        elif name in _MEMORY:
-            reason = "generated code calls the C library's function"
-        elif name in _KNOWN:
-            reason = "LLVM takes it for the C library's function"
-        elif name.startswith(C_INTERFACE) and _is_defined(named):
-            reason = "MLIR gives such names to what it makes to call other functions"
-        else:
-            continue
-        raise UserError(f"give @{name} another name: {reason}", describe(named.location))
+        called = name.removeprefix(C_INTERFACE)
+        if called != name and not public.isdisjoint((called, name)):
+            taken.append((named, "MLIR gives such names to what it makes to call other functions"))
+    for named, reason in taken:
+        if reason:
+            message = f"give @{name_of(named)} another name: {reason}"
+            raise UserError(message, describe(named.location))
 
 
-def _is_defined(named: Any) -> bool:
-    """Whether it is a function that has a body."""
-    return any(len(region.blocks) for region in named.regions)
+def _taken_by(name: str) -> str:
+    """Why nothing else may be called `name`; empty if it may."""
+    if name.startswith("llvm."):
+        return "LLVM takes it for an intrinsic"
+    if name in _MEMORY:
+        return "generated code calls the C library's function"
+    return "LLVM takes it for the C library's function" if name in _KNOWN else ""
 
 
 def call_accurate_functions(module: Any) -> None:

@@ -13,6 +13,7 @@ from mopt_mlir.lowering.sizes import Extent, Scalar, Size, Unknown, fold, operan
 
 Shape = tuple[Size, ...]
 
+_DIMS = ("tensor.dim", "memref.dim")
 _ACTIVATIONS = count()
 
 
@@ -130,29 +131,27 @@ class Activation:
         return Unknown((self._number, value))
 
     def _numbers_in(self, value: Any) -> Sequence[Any]:
-        """What `_number_of` asks for, of arithmetic."""
-        if isinstance(value.owner, self._ir.Block) or not is_arithmetic(value.owner.operation):
+        """The integers that `_number_of` asks for."""
+        if isinstance(value.owner, self._ir.Block):
             return ()
-        return list(value.owner.operation.operands)
+        operation = value.owner.operation
+        if operation.name in _DIMS:
+            return (operation.operands[1],)
+        return list(operation.operands) if is_arithmetic(operation) else ()
 
     def _number_of(self, value: Any) -> Size:
         if isinstance(value.owner, self._ir.Block):
             return self._unknown(value)
         operation = value.owner.operation
-        found = None
-        if is_arithmetic(operation):
-            found = computed(operation, [self.number(v) for v in operation.operands])
-        elif operation.name in ("tensor.dim", "memref.dim"):
-            found = self._dim(*operation.operands)
+        numbers = [self.number(integer) for integer in self._numbers_in(value)]
+        if operation.name in _DIMS:
+            (axis,), source = numbers, operation.operands[0]
+            shape = self.shape(source) if self.has_shape(source) else ()
+            if isinstance(axis, int) and 0 <= axis < len(shape):
+                return shape[axis]
+            return self._unknown(value)
+        found = computed(operation, numbers) if is_arithmetic(operation) else None
         return self._unknown(value) if found is None else found
-
-    def _dim(self, value: Any, axis: Any) -> Size | None:
-        """The size of `value` along an axis that is a constant."""
-        at = self.number(axis)
-        if not self.has_shape(value) or not isinstance(at, int):
-            return None
-        shape = self.shape(value)
-        return shape[at] if 0 <= at < len(shape) else None
 
     def _shape_of(self, value: Any) -> Shape | None:
         """The shape of a value whose type leaves it open; None if it is not known."""

@@ -17,12 +17,13 @@ from mopt_mlir.diagnostics import (
     UserError,
     collected_from,
     current_sink,
+    describe,
     emit,
     file_of,
     kind_of,
     sink,
 )
-from mopt_mlir.operations import inside
+from mopt_mlir.operations import find, inside
 from mopt_mlir.output import temporary_file
 from mopt_mlir.unicode_text import is_unicode
 
@@ -32,6 +33,7 @@ SPLIT_MARKER = "// -----"
 _BYTECODE_MAGIC = b"ML\xefR"
 _MAPPED_BYTES = (1 << 16) + 64
 """LLVM maps files of four pages and more, unless they end with a page."""
+_SYMBOLS = ("func.func", "llvm.func", "llvm.mlir.global", "memref.global")
 _UNNAMED = "-"  # what MLIR's parser calls a text; it has no parameter for the name
 
 
@@ -94,7 +96,7 @@ def parse(source: Source, context: Any) -> Any:
         module = _parse_bytecode(source, context)
     else:
         module = _parse_text(source, context)
-    _check_symbols(module)
+    _check_symbols(module, source)
     return module
 
 
@@ -121,26 +123,23 @@ def _parse_bytecode(source: Source, context: Any) -> Any:
             raise Failure(f"{source.name} does not parse") from None
 
 
-def _check_symbols(module: Any) -> None:
-    """Raise Failure, after an error at each, for symbols whose names cannot be read, or are none to
-    linkers."""
-    ir, wrong = bindings_of(module).ir, False
-    for operation in inside(module.operation):
-        if "sym_name" not in operation.attributes:
-            continue
+def _check_symbols(module: Any, source: Source) -> None:
+    """Raise Failure, after an error at each, for functions and variables whose names cannot be
+    read, or are none to linkers."""
+    wrong = False
+    for operation in find(module.operation, *_SYMBOLS):
         name = operation.attributes["sym_name"]
-        if not isinstance(name, ir.StringAttr):
-            continue
         if not is_unicode(name):
-            problem = f"{name} is not UTF-8"
+            problem = "is not UTF-8"
         elif not name.value or "\0" in name.value:
-            problem = f"{name} " + ("has a null in it" if name.value else "is empty")
+            problem = "has a null in it" if name.value else "is empty"
         else:
             continue
-        emit("error", operation.location, f"the name {problem}; give it another one")
+        location = describe(operation.location) or source.name
+        emit("error", location, f"the name {name} {problem}; give it another one")
         wrong = True
     if wrong:
-        raise Failure("names of symbols that cannot be used")
+        raise Failure(f"{source.name} has names that cannot be used")
 
 
 def _large(bytecode: bytes) -> bytes:
