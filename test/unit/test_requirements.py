@@ -375,7 +375,20 @@ def test_sizes_that_fit_are_accepted(source, arguments):
         ("%i = arith.maxui %n, %three : i64; %j = arith.subi %three, %i : i64", -1, 4),
         ("%i = arith.divui %n, %n : i64; %j = arith.addi %i, %three : i64", -5, 4),
         ("%i = arith.cmpi ult, %n, %three : i64; %j = arith.extui %i : i1 to i64", -1, 0),
+        ("%i = arith.cmpi ult, %n, %three : i64; %j = arith.extui %i : i1 to i64", 1, 1),
         ("%i = arith.cmpi slt, %n, %three : i64; %j = arith.extui %i : i1 to i64", -1, 1),
+        (
+            "%i = arith.index_castui %n : i64 to index; %z = arith.constant 0 : index; "
+            "%count = arith.maxsi %i, %z : index",
+            -1,
+            0,
+        ),
+        (
+            "%i = arith.index_cast %n : i64 to index; %k = arith.index_cast %three : i64 to index; "
+            "%count = affine.apply affine_map<(d0)[s0] -> (s0 * 2 - 3)>(%k)[%i]",
+            2,
+            1,
+        ),
     ],
 )
 def test_integers_are_what_machines_make_of_them(operations, n, count):
@@ -391,11 +404,21 @@ def test_integers_are_what_machines_make_of_them(operations, n, count):
             f(array[: count - 1], n)
 
 
-def test_no_size_of_an_axis_that_there_is_not():
-    operations = """%seven = arith.constant 7 : index
-      %dim = memref.dim %a, %seven : memref<?xf32>
-      %count = arith.muli %dim, %dim : index"""
-    function(COUNTED.replace("OPERATIONS", operations))  # what it gives back is undefined
+@pytest.mark.parametrize(
+    "operations",
+    [
+        "%axis = arith.constant 7 : index; %dim = memref.dim %a, %axis : memref<?xf32>",
+        "%axis = arith.index_cast %n : i64 to index; %dim = memref.dim %a, %axis : memref<?xf32>",
+        "%axis = arith.constant 0 : index; %u = memref.cast %a : memref<?xf32> to memref<*xf32>; "
+        "%dim = memref.dim %u, %axis : memref<*xf32>",
+        "%wide = arith.constant 5 : i128; %i = arith.trunci %wide : i128 to i64; "
+        "%dim = arith.index_cast %i : i64 to index",
+    ],
+)
+def test_sizes_that_are_not_known_ask_nothing(operations):
+    """What there is no axis for is undefined: only that it compiles is tested."""
+    operations += "; %count = arith.muli %dim, %dim : index"
+    function(COUNTED.replace("OPERATIONS", operations.replace("; ", "\n  ")))
 
 
 def test_calls_with_the_same_arguments_are_looked_through_once():
