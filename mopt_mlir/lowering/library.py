@@ -46,7 +46,7 @@ _ACCURATE = {"math.expm1": "expm1", "math.log1p": "log1p"}
 
 def check_names(module: Any) -> None:
     """Raise UserError for a function or variable that has the name of a function of the C library,
-    of LLVM's own, or of a wrapper of MLIR's."""
+    of LLVM's own, of OpenMP's or the linker's, or of a wrapper of MLIR's."""
     defined = (*functions_of(module), *find(module, "memref.global"))
     taken = [(named, _taken_by(name_of(named))) for named in defined]
     public = {name_of(function) for function in functions_of(module) if is_public(function)}
@@ -65,6 +65,10 @@ def _taken_by(name: str) -> str:
     """Why nothing else may be called `name`; empty if it may."""
     if name.startswith("llvm."):
         return "LLVM takes it for an intrinsic"
+    if name.startswith("__kmpc_"):
+        return "code for several cores calls OpenMP's function"
+    if name in ("_init", "_fini"):
+        return "the linker's start-up code has it"
     if name in _MEMORY:
         return "generated code calls the C library's function"
     return "LLVM takes it for the C library's function" if name in _KNOWN else ""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mopt_mlir.machine.calibration import Calibration
-from mopt_mlir.machine.provenance import Described, Value
+from mopt_mlir.machine.provenance import DERIVED, Described, Value
 from mopt_mlir.machine.quantities import QUANTITIES
 from mopt_mlir.machine.ranges import RANGES
 from mopt_mlir.problem import ElementType
@@ -51,7 +51,9 @@ def json_of(described: Described) -> str:
 
 
 def toml_of(described: Described) -> str:
-    """A machine file, with the sources as comments, that can be read again."""
+    """A machine file, with the sources as comments, that can be read again: what is derived from
+    the cores of private caches is left out, so that it follows them when they are edited."""
+    private = {cache.name for cache in described.machine.caches if not cache.shared}
     lines = [f"# {_one_line(described.machine.name)}"]
     table = ""
     for key, value in described.machine.values().items():
@@ -59,7 +61,9 @@ def toml_of(described: Described) -> str:
         if cache != table:
             lines += ["", f"[{cache}]"]
             table = cache
-        if value is not None:
+        follows = name == "bandwidth_all" and cache in private
+        derived = follows and described.sources[key].origin == DERIVED
+        if value is not None and not derived:
             note = "; ".join(filter(None, (unit_of(key), str(described.sources[key]))))
             lines.append(f"{f'{name} = {_toml(value)}':<{_NOTE_COLUMN - 1}} # {_one_line(note)}")
     return "\n".join(lines)

@@ -216,7 +216,8 @@ def _explained(pm: Any, text: str, message: str) -> UserError:
         hint = f"did you mean '{close}'?" if close else f"MLIR's are listed at {MLIR_PASSES}"
         return UnknownPass(name, f"'{name}' is not a registered pass; {hint}")
     if no_option := _NO_OPTION.search(message):
-        return UserError(f"'{text.partition('{')[0]}' has no option '{no_option[1]}'")
+        name = text.partition("{")[0].rpartition("(")[2]
+        return UserError(f"'{name}' has no option '{no_option[1]}'")
     lines = (line.strip() for line in _PREFIX.sub("", message).splitlines())
     return UserError(next(filter(None, lines), "") or f"'{text}' cannot be added")
 

@@ -111,7 +111,7 @@ class _Reader:
 
     def expect_end(self) -> None:
         if self.peek():
-            raise self.error("the pipeline ends before this")
+            raise self.error("expected , or the end here; options stand in {} behind a pass's name")
 
     def peek(self) -> str:
         """The next character that is not a space, "" at the end."""

@@ -596,7 +596,11 @@ def test_a_symbol_that_nobody_defines_is_refused():
 
 
 @pytest.mark.parametrize(
-    "name", ["malloc", "free", "memcpy", "memcmp", "strlen", "exp", "tanhf", "fabs", "abs"]
+    "name",
+    [
+        *("malloc", "free", "memcpy", "memcmp", "strlen", "exp", "tanhf", "fabs", "abs"),
+        *("__kmpc_fork_call", "_init"),
+    ],
 )
 def test_functions_of_the_c_library_cannot_be_defined(name):
     with pytest.raises(UserError, match=rf"<text>:2:\d+: error: give @{name} another name: "):

@@ -534,6 +534,14 @@ def test_machine_file_that_is_printed_can_be_read(spec: str, tmp_path: Path) -> 
     assert resolve(str(path)) == replace(resolve(spec), name="printed")
 
 
+def test_what_is_derived_follows_edited_cores(tmp_path: Path) -> None:
+    path = tmp_path / "edited.toml"
+    printed = report.toml_of(describe("znver4"))
+    path.write_text(printed.replace("cores = 8 ", "cores = 6 "))
+    expected = resolve("znver4,cores=6,L3.bandwidth_all=568")
+    assert resolve(str(path)) == replace(expected, name="edited")
+
+
 @pytest.mark.parametrize("spec", SPECS)
 def test_text_has_a_line_with_unit_and_source_for_each_field(spec: str) -> None:
     title, *lines = report.text_of(describe(spec)).splitlines()

@@ -193,6 +193,7 @@ def test_only_passes_are_added(session):
         ("func.func(cse,nothing)", r":1:15: error: 'nothing' is not"),
         ("func.func(cse,test-probe)", r":1:15: error: 'test-probe' runs on the whole module"),
         ("cse{often=1}", r":1:1: error: 'cse' has no option 'often'"),
+        ("func.func(cse{often=1})", r":1:1: error: 'cse' has no option 'often'"),
         ("cse,test-probe{of=1}", r":1:5: error: test-probe: no option is called 'of'"),
         ("test-probe{often=x}", r":1:1: error: test-probe: often='x' is not an integer"),
         ("cse,,cse", r":1:5: error: a pass or an op name is expected"),
@@ -200,7 +201,7 @@ def test_only_passes_are_added(session):
         ("func.func(cse", r":1:10: error: no \) closes this \("),
         ("func.func(cse cse)", r":1:15: error: expected , or \)"),
         ("test-probe{often=1", r":1:11: error: no } closes this {"),
-        ("cse)", r":1:4: error: the pipeline ends before this"),
+        ("cse)", r":1:4: error: expected , or the end here; options stand in {} behind"),
         ("\n cse,\n  nothing", r"pipeline:3:3: error"),
     ],
 )
