@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
+from mopt_mlir import units
 from mopt_mlir.diagnostics import UserError
-from mopt_mlir.explain import units
 from mopt_mlir.explain.explanation import Explanation, Forecast, Transfer
 from mopt_mlir.wording import counted
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 
-from mopt_mlir.explain import units
+from mopt_mlir import units
 from mopt_mlir.explain.alternatives import Alternative
 from mopt_mlir.explain.explanation import CacheUse, Explanation, Forecast
 from mopt_mlir.explain.moves import INNERMOST, kernel_text
@@ -137,8 +137,9 @@ def _nest(explanation: Explanation) -> Section:
     wide = "input" if registers.lanes in explanation.problem.input.dims else "weights"
     narrow = "weights" if wide == "input" else "input"
     kernel = (
-        f"{registers.accumulators} accumulators += {registers.vectors} vectors of {wide} x "
-        f"{registers.broadcasts} values of {narrow}"
+        f"{counted(registers.accumulators, 'accumulator')} += "
+        f"{counted(registers.vectors, 'vector')} of {wide} x "
+        f"{counted(registers.broadcasts, 'value')} of {narrow}"
     )
     lines.append(("  " * depth + kernel, ""))
     margin = max((len(code) for code, about in lines if about), default=0) + 2
@@ -179,19 +180,20 @@ def _microkernel(explanation: Explanation) -> Section:
     use, plan = explanation.registers, explanation.plan
     limits = {
         f"{use.accumulators} FMAs": use.fma_cycles,
-        f"{use.loads} loads": use.load_cycles,
+        counted(use.loads, "load"): use.load_cycles,
         "latency of one FMA": use.latency,
     }
     rows = (
         ("register tile", f"{kernel_text(plan.microkernel)}, lanes over {use.lanes}"),
         (
             "registers",
-            f"{use.used} of {use.available}: {use.accumulators} accumulators, {use.vectors} "
-            f"vectors of {use.vector}, 1 broadcast",
+            f"{use.used} of {use.available}: {counted(use.accumulators, 'accumulator')}, "
+            f"{counted(use.vectors, 'vector')} of {use.vector}, 1 broadcast",
         ),
         (
             "per step",
-            f"{use.vectors} vector loads, {use.broadcasts} broadcasts, {use.accumulators} FMAs",
+            f"{counted(use.vectors, 'vector load')}, {counted(use.broadcasts, 'broadcast')}, "
+            f"{counted(use.accumulators, 'FMA')}",
         ),
         (
             "cycles per step",

@@ -85,8 +85,8 @@ class Solution:
         if self.cut_short:
             reason = f"the time limit of {request.time_limit:g} s ended the search for a plan"
         told = (
-            f"{reason}: the best possible one may be {reached * 100:.3g}% better than the one "
-            f"found, {request.gap * 100:g}% was asked for"
+            f"{reason}: the one found may cost {reached * 100:.3g}% more than the best possible "
+            f"one, {request.gap * 100:g}% was asked for"
         )
         longer = max(_LONGER, 10 * request.time_limit)
         way_out = f"; mopt-plan --time-limit {longer:g} looks longer, and keeps what it finds"

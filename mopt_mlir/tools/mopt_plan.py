@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from mopt_mlir import units
 from mopt_mlir.plan import GAP, TIME_LIMIT
 from mopt_mlir.tools.command_line import (
     Parser,
@@ -193,7 +194,7 @@ def _cells(one: Planned) -> tuple[str, ...]:
         " x ".join(f"{dim} {size}" for dim, size in plan.microkernel.tile.items()),
         " x ".join(f"{dim} {ways}" for dim, ways in plan.parallel.items() if ways > 1),
         predicted.bottleneck,
-        f"{predicted.cost * 1e3:.3f} ms",
+        units.seconds(predicted.cost),
         f"{predicted.gap:.2%}",
         "kept" if one.solution.cached else f"{one.solution.seconds:.2f} s",
     )

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from benchmarks.workloads import Workload
-from mopt_mlir import UserError
+from mopt_mlir import UserError, units
 from mopt_mlir.bindings import bindings_of
-from mopt_mlir.explain import Explanation, explain, units
+from mopt_mlir.explain import Explanation, explain
 from mopt_mlir.explain.alternatives import KINDS
 from mopt_mlir.explain.html import to_html
 from mopt_mlir.explain.picture import to_png, to_svg

@@ -165,7 +165,7 @@ def test_a_time_limit_that_is_hit_is_told_with_the_true_gap_and_not_kept(
     assert remark.severity == "remark"
     assert remark.location == "-:4:3"
     assert (
-        f"may be {gap * 100:.3g}% better than the one found, 0.0001% was asked for"
+        f"found may cost {gap * 100:.3g}% more than the best possible one, 0.0001% was asked for"
         in remark.message
     )
     assert remark.message.endswith(
