@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
+from mopt_mlir import units
 from mopt_mlir.tools.command_line import (
     Parser,
     add_compilation_options,
@@ -75,7 +76,7 @@ def _run(arguments: argparse.Namespace) -> int:
 def _text(measured: Measurement) -> str:
     caches = "cold" if measured.cold else "warm"
     threads = counted(measured.threads, "thread")
-    line = f"{measured.entry}: {_time(measured.time)}"
+    line = f"{measured.entry}: {units.seconds(measured.time)}"
     if measured.gflops is not None and measured.share_of_peak is not None:
         line += f", {measured.gflops:.1f} GFLOP/s, {measured.share_of_peak:.1%} of peak"
         line += f" ({measured.peak:.0f} GFLOP/s)"
@@ -87,10 +88,6 @@ def _text(measured: Measurement) -> str:
             f"{accuracy.of_bound:.2g} of what rounding can explain"
         )
     return "\n".join(lines)
-
-
-def _time(seconds: float) -> str:
-    return f"{seconds * 1e3:.3f} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.1f} us"
 
 
 def _data(measured: Measurement) -> dict[str, Any]:

@@ -152,6 +152,8 @@ def test_an_operator_of_a_single_register_tile(run: Run) -> None:
     code, text, _ = run("sizes.json", "--machine", "znver5")
     assert code == 0
     assert "1 accumulator += 1 vector of weights x 1 value of input" in text
+    assert "1 accumulator, 1 vector of 16, 1 broadcast" in text
+    assert "1 vector load, 1 broadcast, 1 FMA\n" in text
 
 
 def test_operators_of_one_name_are_all_explained(run: Run) -> None:

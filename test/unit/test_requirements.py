@@ -411,7 +411,8 @@ def test_integers_are_what_machines_make_of_them(operations, n, count):
         "%axis = arith.index_cast %n : i64 to index; %dim = memref.dim %a, %axis : memref<?xf32>",
         "%axis = arith.constant 0 : index; %u = memref.cast %a : memref<?xf32> to memref<*xf32>; "
         "%dim = memref.dim %u, %axis : memref<*xf32>",
-        "%wide = arith.constant 5 : i128; %i = arith.trunci %wide : i128 to i64; "
+        "%much = arith.constant 18446744073709551616 : i128; %m = arith.extsi %n : i64 to i128; "
+        "%wide = arith.addi %m, %much : i128; %i = arith.trunci %wide : i128 to i64; "
         "%dim = arith.index_cast %i : i64 to index",
     ],
 )
