@@ -1,4 +1,5 @@
-# Everything is installed into .venv, nothing outside this directory is touched.
+# Everything is installed into .venv. Outside of this directory only caches are written, of pip and of
+# plans (~/.cache).
 
 PYTHON ?= python3
 VENV   := .venv
@@ -73,14 +74,17 @@ bench: $(STAMP) ## measure all of docs/performance.md, 70 minutes on a quiet mac
 	$(BIN)/mopt-bench scale --json $(BENCH)/scale.json
 	$(BIN)/mopt-bench report $(BENCH)/*.json
 
-validate: $(STAMP) ## put the model on trial, hours on a quiet machine, and write docs/validation.md
+validate: $(STAMP) $(PEERS_STAMP) ## put the model on trial, hours, and write docs/validation.md
+	$(BIN)/mopt-bench suite --configurations a-cold-1,a-cold-2 --directory $(BENCH)
 	$(BIN)/mopt-validate measure
 	$(BIN)/mopt-validate measure --isa avx2
 	$(BIN)/mopt-validate measure --operators testset
 	$(BIN)/mopt-validate measure --operators heldout
+	$(BIN)/mopt-validate measure --operators networks
 	$(BIN)/mopt-validate measure --layout nhwc_hwcf
+	$(BIN)/mopt-validate measure --layout nhwc_hwcf --isa avx2
 	$(BIN)/mopt-validate simulate --valgrind
-	$(BIN)/mopt-validate report --bench $(wildcard $(BENCH)/a-cold-[0-9].json)
+	$(BIN)/mopt-validate report --bench $(BENCH)/a-cold-1.json $(BENCH)/a-cold-2.json
 
 validate-smoke: $(STAMP) ## the same for a few operators and plans, ten minutes
 	$(BIN)/mopt-validate measure --only R2,R9,R12,M2,Y5,Y9 --samples 20 --directory $(SMOKE)

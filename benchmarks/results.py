@@ -14,6 +14,7 @@ from mopt_mlir.diagnostics import UserError
 from mopt_mlir.output import write_output
 
 from .protocol import Configuration, Protocol
+from .summary import Summary
 
 KIND = "mopt-bench run"
 FORMAT = 1
@@ -26,10 +27,10 @@ _MUST_AGREE = ("commit", "cpu")
 class Record:
     """One operator by one peer.
 
-    Rates are GFLOP/s, `ci95` half the width of the mean's 95% confidence interval. `max_rel_err` is
-    relative to the largest value of the float64 reference, None if there were NaNs; `is_correct`
-    says whether rounding can explain it. `share_of_peak` is relative to `peak_gflops`, the FMA peak
-    measured between the runs, `share_of_roofline` to the roofline time
+    Rates are GFLOP/s, `ci95` half the width of the mean's 95% confidence interval (see `summary`).
+    `max_rel_err` is relative to the largest value of the float64 reference, None if there were
+    NaNs; `is_correct` says whether rounding can explain it. `share_of_peak` is relative to
+    `peak_gflops`, the FMA peak measured between the runs, `share_of_roofline` to the roofline time
     max(flops / peak, bytes / DRAM bandwidth). `seconds` are those of every run, in rounds that took
     turns with the other peers.
     """
@@ -102,11 +103,17 @@ class Results:
         """Raises UserError if there is no such file, or it is of another kind."""
         data = read_json(path, KIND)
         try:
-            records = [Record(**record) for record in data.pop("records")]
+            records = [_record(record) for record in data.pop("records")]
             failures = [Failure(**failure) for failure in data.pop("failures")]
             return Results(data, data.pop("done"), records, failures)
         except (KeyError, TypeError) as error:
             raise UserError(f"not a complete file of results: {error}", str(path)) from None
+
+
+def _record(data: dict[str, Any]) -> Record:
+    """From a line of a file, of which older ones took all runs for independent."""
+    summary = Summary.of(data["seconds"], data["flops"])
+    return Record(**{**data, "ci95": summary.ci95})
 
 
 def check_continues(before: Mapping[str, Any], head: Mapping[str, Any], path: Path) -> None:

@@ -7,7 +7,6 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from itertools import chain
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -240,7 +239,7 @@ class _Contest:
 
     def _record(self, entrant: _Entrant) -> Record:
         configuration, workload, answer = self.request.configuration, self.workload, entrant.answer
-        summary = Summary.of(list(chain.from_iterable(entrant.seconds)), workload.flops)
+        summary = Summary.of(entrant.seconds, workload.flops)
         peak, moved = median(self.peaks), compulsory_bytes(workload)
         limit = roofline(workload.flops, moved, peak, self.head["bandwidths"][DRAM])
         of_bound = answer["error_of_bound"]

@@ -55,8 +55,8 @@ class Prediction:
 
     `seconds` is per resource: `compute`, `L1` (registers-L1 traffic), `L2` (L1-L2), `L3` (L2-L3),
     `DRAM` (L3-DRAM), `packing`, `parallel` (handing out work to cores); `volumes` is per memory
-    resource and tensor. `cost` is the objective of the plan, `lower_bound` a proven bound on the
-    objective of *any* plan.
+    resource and tensor. `cost` is the objective of the plan, `lower_bound` a proven bound on that
+    of every plan among which the solver chooses.
     """
 
     seconds: Mapping[str, float]

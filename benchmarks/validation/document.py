@@ -229,7 +229,7 @@ def _given_up(trial: Trial) -> str:
 
 
 def _misjudged(trials: Sequence[Trial]) -> Iterator[str]:
-    yield prose.MISSES.format(usual=USUAL_LOSS, unusual=misses.UNUSUAL, enough=misses.ENOUGH)
+    yield prose.MISSES.format(usual=USUAL_LOSS, noticeable=misses.NOTICEABLE, enough=misses.ENOUGH)
     yield markdown(misses.REASON_COLUMNS, misses.reason_rows(trials))
     for trial in trials:
         yield f"### {trial.title}\n"

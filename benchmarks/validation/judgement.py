@@ -85,7 +85,7 @@ class Verdict:
 
     @cached_property
     def best_sampled(self) -> Point:
-        return _fastest(self.sample)
+        return fastest(self.sample)
 
     @cached_property
     def good(self) -> list[Point]:
@@ -95,7 +95,7 @@ class Verdict:
     @cached_property
     def best(self) -> Point:
         """The fastest of all plans that were timed."""
-        return _fastest(list(self.points.values()))
+        return fastest(list(self.points.values()))
 
     def foremost(self, k: int) -> list[Point]:
         """The `k` sampled plans that are predicted best, the best first."""
@@ -219,7 +219,7 @@ class Trial:
         return {(flow.operator, flow.key): flow for flow in self.flows}
 
 
-def _fastest(points: Sequence[Point]) -> Point:
+def fastest(points: Sequence[Point]) -> Point:
     """Of those that met in the final rounds, if there are any."""
     final = [point for point in points if point.final]
     return min(final or points, key=lambda point: point.seconds)

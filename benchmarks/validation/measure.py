@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from math import prod
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from mopt_mlir.estimate import estimate
@@ -71,6 +72,9 @@ BATCH_BYTES = 1 << 30
 
 LATENCIES = 3
 """So many looks at what the core has of its caches, before and after the rounds of a batch."""
+
+PEAKS = 5
+"""So many looks at the rate of FMAs before an operator: another guest may slow down any of them."""
 
 MOST_LOADED = 50
 """So many that their rounds lie some time apart: a disturbance of seconds meets few of each."""
@@ -215,7 +219,8 @@ class _Trial:
         """Note what the model chooses, and the reference plan, unless they are known: that."""
         start = next((r for r in self.known if isinstance(r, Start)), None)
         if start is None:
-            peak = fma_peak(self.request.configuration, self.cpus)
+            looks = (fma_peak(self.request.configuration, self.cpus) for _ in range(PEAKS))
+            peak = median(looks)
             sizes = {**sizes_of(self.operator), "layout": self.operator.layout}
             start = Start(self.operator.name, sizes, plans[0].plan, peak)
             self._note(start)

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import expm1, isnan, nan
+from math import expm1, isnan, nan, sqrt
 from statistics import fmean, stdev
 
+from ..summary import student_quantile
 from .criteria import USUAL_LOSS
 from .judgement import Point, Trial, Verdict, misprediction
 from .tables import Rows, percent
 
-UNUSUAL = 2.0
-"""Errors of so many standard deviations are none that good plans usually have; a loss of fewer
-standard errors may be noise."""
+NOTICEABLE = 2.0
+"""A loss of fewer standard errors may be noise."""
 
 ENOUGH = 4
 """Other good plans of an operator, from which on their errors say what is usual."""
@@ -62,6 +62,13 @@ class Miss:
         few to tell."""
         return stdev(self._errors) if len(self._errors) >= ENOUGH else nan
 
+    @property
+    def tolerance(self) -> float:
+        """How far from the others' mean the error of one more good plan is in 95% of cases, if it
+        is like theirs (by Student's t, as they are few)."""
+        count = len(self._errors)
+        return student_quantile(count - 1) * sqrt(1 + 1 / count) * self.usual
+
     def error(self, point: Point) -> float:
         """By how much `point` takes longer than predicted, as a logarithm, beyond what other good
         plans of the operator do, or these two if there are none."""
@@ -71,13 +78,13 @@ class Miss:
     @property
     def reason(self) -> str:
         """The first of REASONS that holds."""
-        if self.loss <= UNUSUAL * self.noise:
+        if isnan(self.noise) or self.loss <= NOTICEABLE * self.noise:
             return NOISE
         if self.best.prediction.cost < self.chosen.prediction.cost:
             return OBJECTIVE
         if isnan(self.usual):
             return UNKNOWN
-        if max(self.error(self.chosen), -self.error(self.best)) > UNUSUAL * self.usual:
+        if max(self.error(self.chosen), -self.error(self.best)) > self.tolerance:
             return MISJUDGED
         return USUAL
 

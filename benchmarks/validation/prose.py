@@ -58,9 +58,10 @@ Measured time divided by predicted time: the median, and 10% to 90% of the plans
 ACCURACY = """\
 ## How accurate predictions have to be
 
-What is lost among the sample if predicted times are the measured ones, each off by a random error
-of the size given (the standard deviation of its logarithm): means over {draws} draws, of the worst
-operator the median, and how often all four figures of losses among the sample are reached. The
+Here measured times, each changed by a random error, stand for predictions. Errors are independent,
+which those of the model are not. What is lost among the sample then, by the standard deviation of
+their logarithms: means over {draws} draws, of the worst operator the median, and how often all four
+figures of losses among the sample are reached. The
 error of the model is that of plans that take up to {good} times as long as the best, less what all
 of an operator have in common, the mean over the operators.
 """
@@ -72,18 +73,17 @@ Every choice that loses more than {usual:.0%}, beside the plan that beats it, an
 how much a plan takes longer than predicted, beyond what other good sampled plans of the operator do
 on average; *usual error*: the standard deviation of theirs.
 
-- *May be noise*: it loses at most {unusual:g} standard errors of what is lost.
+- *May be noise*: it loses at most {noticeable:g} standard errors of what is lost.
 - *The objective's*: predicted times prefer the plan that beats it; what the solver minimises, by
   which own plans are chosen, does not.
 - *Too few good plans*: fewer than {enough} others, which cannot say what is usual.
 - *An unusual error*: the choice takes longer than predicted, or the other plan less, by more than
-  {unusual:g} usual errors. "What the model leaves out" has what is known of each.
+  one in twenty plans with usual errors would.
 - *Usual errors*: no more than that. The two are predicted to take about as long, and of plans with
   such errors the one that is predicted best is seldom the fastest ("How accurate predictions have
   to be").
 
-The five best of an operator lose more than they should for the same reasons: the fastest plan is
-predicted to be slower than five others.
+Top-5 losses have the same causes: five others are predicted to be faster than the fastest plan.
 """
 
 TENSORS = """\
@@ -116,9 +116,12 @@ of then and of now. *Own plan lost*: the loss of the own plan of each day.
 COMPARISON = """\
 ## Comparison with others
 
-Means of runs, with 95% confidence intervals that take runs for independent, though those of one
-round share a process. The best other is the fastest whose result is right. The last rows are
-geometric means over the operators. MLIR's default is so much slower that it is run three times
+Means of runs, with 95% confidence intervals. These take the five rounds for independent in which
+everybody took turns, not the ten runs of each, which share what else the host did then; those of
+ratios are of the ratios in each round, those of geometric means of the measuring, not of the choice
+of operators. The best other is the fastest by its mean whose result is right, so that of two that
+are equally fast it is the one that had more luck. The last rows are geometric means over the
+operators. MLIR's default is so much slower that it is run three times
 only. *Best of 5* is `candidates=5`: the own plan and four others, timed once while compiling, with
 cold caches, and the fastest taken; where it is slower than the own plan, it was misled by noise.
 

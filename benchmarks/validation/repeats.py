@@ -16,7 +16,7 @@ from statistics import fmean, median
 import numpy as np
 
 from . import statistics
-from .judgement import Trial, Verdict
+from .judgement import Point, Trial, Verdict, fastest
 
 BEFORE = "-before"
 """Ends the title of a trial that was measured before the one of the same name, with the same
@@ -118,12 +118,15 @@ def _shifts(before: Verdict, now: Verdict) -> list[float]:
 def _loss(before: Verdict, now: Verdict) -> float:
     """Among the plans of both trials."""
     common = _common(before, now)
-    chosen = min(common, key=lambda key: before.points[key].seconds)
-    best = min(now.points[key].seconds for key in common)
-    return statistics.loss(now.points[chosen].seconds, best)
+    chosen = _fastest(before, common).key
+    return statistics.loss(now.points[chosen].seconds, _fastest(now, common).seconds)
 
 
 def _model_loss(verdict: Verdict, keys: Sequence[str]) -> float:
     predicted = [verdict.points[key].prediction.cost for key in keys]
     measured = [verdict.points[key].seconds for key in keys]
-    return statistics.top_loss(predicted, measured, 1, min(measured))
+    return statistics.top_loss(predicted, measured, 1, _fastest(verdict, keys).seconds)
+
+
+def _fastest(verdict: Verdict, keys: Sequence[str]) -> Point:
+    return fastest([verdict.points[key] for key in keys])

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..summary import NORMAL_QUANTILE, student_quantile
+
 if TYPE_CHECKING:
     from .records import Measurement
 
@@ -32,7 +34,8 @@ def uncertainty(passes: Sequence[Sequence[float]]) -> float:
 
     The larger of two estimates: from their quartiles, as for a normal distribution and independent
     rounds; and from how the medians of passes differ, since the rounds of one pass share a process
-    and what the host was like then.
+    and what the host was like then. As passes are few, the latter is made as much larger as their
+    interval at 95%, by Student's t, is than that of a normal distribution.
     """
     ratios = [ratio for one in passes for ratio in one]
     if len(ratios) < 3:
@@ -41,7 +44,8 @@ def uncertainty(passes: Sequence[Sequence[float]]) -> float:
     deviation = (high - low) / 1.349  # quartiles of a normal distribution are 1.349 sigma apart
     error = 1.2533 * deviation / np.sqrt(len(ratios))  # sqrt(pi / 2) for a median
     if len(passes) > 1:
-        error = max(error, stdev(median(one) for one in passes) / np.sqrt(len(passes)))
+        few = student_quantile(len(passes) - 1) / NORMAL_QUANTILE
+        error = max(error, few * stdev(map(median, passes)) / np.sqrt(len(passes)))
     return float(error / middle)
 
 

@@ -31,8 +31,8 @@ def compile(
     `source` is a path, MLIR text, bytecode, or a module of any MLIR Python bindings, which is left
     as it is. The others are:
 
-    - `machine`: what convolutions are tiled for, a known one, a .toml file, or `auto`: the host (or
-      what is nearest to `cpu`), with what the module says of its target;
+    - `machine`: what convolutions are tiled for, a known one, a .toml file, or `auto`: the host,
+      with what the module says of its target, or the known machine closest to `cpu`;
     - `threads`: cores to use;
     - `cpu`: LLVM's name of the CPU to generate code for, the host unless given;
     - `require_tiled`: refuse what cannot be tiled, which is compiled to plain loops with a warning;

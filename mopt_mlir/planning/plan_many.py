@@ -84,7 +84,7 @@ def plan_many(
     """A plan for every convolution of `source`, in its order; equal ones are solved once.
 
     `source` is `table1`, the path of a JSON file (see `operators`), or whatever
-    `mopt_mlir.compile` takes. `jobs` processes of this machine work at it, by default one per core;
+    `mopt_mlir.compile` takes. `jobs` processes of this machine work at it, by default one per CPU;
     with the backend `dask` the workers of the cluster whose scheduler has the address `scheduler`.
     `constant_weights` says that the weights of a list are known when it is compiled; a module says
     so itself. The plan cache is that of this process, whoever solves.

@@ -13,7 +13,7 @@ import numpy as np
 from mopt_mlir.model.footprint import MemoryAxis
 from mopt_mlir.solver.arrays import Floats, Ints
 from mopt_mlir.solver.convex import lower_hull
-from mopt_mlir.solver.walk import touched
+from mopt_mlir.solver.touched import touched
 
 Facet = tuple[float, float]
 """`(slope, offset)`, both at least 0: tiles of `n` points bring in `slope * n + offset` or more."""

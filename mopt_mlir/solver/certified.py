@@ -64,7 +64,7 @@ def solve(
 
     Raises NoPlanError (a ValueError) where nothing can be vectorised, where not even single
     register tiles fit into the caches, and for dims that are too long; ValueError for `threads`
-    below 1 and for an unknown solver.
+    below 1, for a `gap` that is not between 0 and 1, and for an unknown solver.
     """
     if solver not in SOLVERS:
         raise ValueError(f"solver is '{solver}', not one of {', '.join(SOLVERS)}")
@@ -93,6 +93,8 @@ def certify(
     """The search behind `solve`, whose arguments and errors these are."""
     if threads < 1:
         raise ValueError(f"threads is {threads}; at least one is needed")
+    if not 0 < gap < 1:  # which a NaN is not, either
+        raise ValueError(f"gap is {gap}, not between 0 and 1")
     problem.check_size()
     deadline = perf_counter() + time_limit
     options = choices(problem, machine, threads, constant_weights=constant_weights)

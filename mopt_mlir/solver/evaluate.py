@@ -27,7 +27,8 @@ from mopt_mlir.solver.scenarios import IN_PLACE, IN_PLACE_LEVEL, Scenario, scena
 from mopt_mlir.solver.sizes import useful_sizes, with_fewer_lines
 from mopt_mlir.solver.space import Choice, works
 from mopt_mlir.solver.sums import least_waiting_sums, waiting_sums
-from mopt_mlir.solver.walk import Occupied, Walk, Walker, touched
+from mopt_mlir.solver.touched import touched
+from mopt_mlir.solver.walk import Occupied, Walk, Walker
 from mopt_mlir.vector_access import keeps_sums_in_output, whole_to_pack
 
 TOO_FULL = 1e3

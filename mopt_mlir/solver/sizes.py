@@ -16,7 +16,7 @@ import numpy as np
 from mopt_mlir.model.footprint import MemoryAxis
 from mopt_mlir.solver.arrays import Ints
 from mopt_mlir.solver.space import MOST_TILES, covered_points
-from mopt_mlir.solver.walk import touched
+from mopt_mlir.solver.touched import touched
 
 
 @lru_cache(maxsize=256)

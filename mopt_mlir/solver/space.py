@@ -4,9 +4,8 @@ A *choice* fixes both; what is left to decide are tiles, loop orders and packing
 choice are whole multiples of its register tile (or the whole extent), so that the work of the
 registers does not depend on the tiles, except for how often the reduction is interrupted. Where
 weights are packed at run time, tiles of the outermost reduction loop are such that packing reads
-whole vectors: what is left over of a vector is dear, and the model does not know that. They are
-packed at a level only if its tiles span all other reduction dims (`whole_to_pack`): else they would
-be copied one by one.
+whole vectors, as what is left over of a vector is dear. They are packed at a level only if its
+tiles span all other reduction dims (`whole_to_pack`): else they would be copied one by one.
 """
 
 from __future__ import annotations
@@ -35,6 +34,7 @@ from mopt_mlir.model.rates import OUTPUT_PASSES, Rates
 from mopt_mlir.model.room import line_axes
 from mopt_mlir.problem import Problem
 from mopt_mlir.solver.arrays import Floats, Ints
+from mopt_mlir.solver.axis_bounds import least, of_tile
 from mopt_mlir.vector_access import is_transposed, needs_panels
 
 MOST_TILES = 1 << 16
@@ -310,7 +310,8 @@ class _Once:
     def _moved(
         self, resource: str, points: Mapping[str, int], passes: float, *, panels: bool
     ) -> float:
-        """Bytes of all tensors that come from `resource`, the output's `passes` times."""
+        """Bytes of all tensors that come from `resource` where so many points or more are visited,
+        the output's `passes` times."""
         key = resource, tuple(points.values()), passes, panels
         if key not in self.known:
             number = (1, 1, passes)
@@ -321,9 +322,10 @@ class _Once:
         return self.known[key]
 
 
-def _occupied(axes: Iterable[MemoryAxis], points: Mapping[str, int]) -> int:
-    """Elements of memory that one tensor occupies."""
+def _occupied(axes: Iterable[MemoryAxis], points: Mapping[str, int]) -> float:
+    """Elements of memory that one tensor occupies where so many points along each dim are visited,
+    or more: more may lie in fewer lines, if these points begin where lines do, or span the axis."""
     return prod(
-        part.occupied(points[part.axis.image], points[part.axis.filter] if part.axis.filter else 1)
+        least(of_tile(part, points.get(part.axis.filter or "", 1))[points[part.axis.image] - 1 :])
         for part in axes
     )

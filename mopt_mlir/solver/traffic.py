@@ -321,8 +321,10 @@ class Traffic(Variables):
         )
         low = log(rate(of_pieces(part, part.taps)))
         high = log((of_pieces(part, 1) / np.arange(1, part.points + 1)).max())
-        moved = self.variable(f"moved:{level}:{number}", low, high)
         tabulated = (level, axis.image) in self.pick
+        # Points are counted that a core covers at least, and tiles that may be its own or all.
+        ways = 1 if tabulated else max(choice.ways(axis.image) for choice in self.choices)
+        moved = self.variable(f"moved:{level}:{number}", low, high + log(ways))
         if not tabulated:
             runs = self.trips_unless(level, axis.image, over_image, f"runs{number}")
             runs = runs - self.log_covered(level, axis.image)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
 
 import numpy as np
 
@@ -16,12 +15,10 @@ from mopt_mlir.model.footprint import MemoryAxis
 from mopt_mlir.problem import Problem
 from mopt_mlir.solver.arrays import Ints
 from mopt_mlir.solver.space import Choice
+from mopt_mlir.solver.touched import touched
 
 Pieces = tuple[tuple[Ints, Ints], ...]
 """Sizes of tiles, and how many there are of each, per tiling."""
-
-MOST_TABULATED = 1 << 16
-"""What tiles of so many sizes along an axis occupy is looked up: it is asked for a lot."""
 
 
 @dataclass(frozen=True)
@@ -140,23 +137,3 @@ def _occupied(part: MemoryAxis, over_image: Tiles, over_filter: Tiles) -> Ints:
         for taps, m in filters:
             total += n * m * touched(part, points, taps)
     return total
-
-
-def touched(part: MemoryAxis, points: Ints, taps: Ints) -> Ints:
-    """`MemoryAxis.occupied` over arrays."""
-    if (part.points + 1) * (part.taps + 1) <= MOST_TABULATED:
-        return np.asarray(_table(part)[points, taps])
-    return _touched(part, points, taps)
-
-
-@lru_cache(maxsize=256)
-def _table(part: MemoryAxis) -> Ints:
-    """What tiles of any number of points (rows) and taps (columns) of an axis occupy."""
-    return _touched(part, *np.ogrid[: part.points + 1, : part.taps + 1])
-
-
-def _touched(part: MemoryAxis, points: Ints, taps: Ints) -> Ints:
-    if part.line:
-        spans = (points == part.points) & (taps == part.taps)
-        return np.where(spans, part.whole, part.in_lines(points, taps))
-    return np.asarray(part.in_elements(points, taps))

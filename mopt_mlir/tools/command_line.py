@@ -24,7 +24,10 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, **options: Any) -> None:
         super().__init__(**options, allow_abbrev=False)
         self.add_argument(
-            "--version", action=_Version, nargs=0, help="print the versions of mopt-mlir and MLIR"
+            "--version",
+            action=_Version,
+            nargs=0,
+            help="print the versions of mopt-mlir, MLIR and llvmlite",
         )
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
@@ -166,7 +169,7 @@ def add_jobs_option(parser: Parser) -> None:
         "--jobs",
         type=int,
         metavar="J",
-        help="processes that plan, each another convolution (default one per core)",
+        help="processes that plan, each another convolution (default one per CPU)",
     )
 
 

@@ -50,7 +50,7 @@ class Flags(Settings):
         "", "run a pipeline, such as builtin.module(canonicalize,mopt-tile{threads=2})"
     )
     help: bool = option(False, "print this")
-    version: bool = option(False, "print the versions of mopt-mlir, MLIR and LLVM")
+    version: bool = option(False, "print the versions of mopt-mlir, MLIR and llvmlite")
 
 
 @dataclass(frozen=True)

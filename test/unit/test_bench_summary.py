@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from math import isnan, sqrt
+from math import exp, isnan, log, sqrt
 
 import pytest
 
 from benchmarks.runner import ROUNDS, roofline, share
-from benchmarks.summary import Summary, geometric_mean, half_interval, student_quantile
+from benchmarks.summary import Ratio, Summary, geometric_mean, half_interval, student_quantile
 
 # two-sided 95% quantiles of Student's t, as tables print them
 PUBLISHED = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 9: 2.262, 29: 2.045, 49: 2.010}
@@ -26,10 +26,37 @@ def test_interval_of_a_sample():
 
 
 def test_mean_is_that_of_rates_and_median_that_of_times():
-    summary = Summary.of([1.0, 2.0, 4.0], flops=8e9)
+    summary = Summary.of([[1.0, 2.0], [4.0]], flops=8e9)
     assert summary.median == pytest.approx(4)
     assert summary.mean == pytest.approx((8 + 4 + 2) / 3)
-    assert isnan(Summary.of([1.0], 1e9).ci95)
+    assert isnan(Summary.of([[1.0, 1.1]], 1e9).ci95)
+
+
+def test_rounds_are_independent_and_not_their_runs():
+    # rates of 8, 4 and 2 in each of two rounds, which differ in nothing
+    assert Summary.of([[1.0, 2.0, 4.0]] * 2, flops=8e9).ci95 == 0
+    # rounds with means of 8 and 4: one degree of freedom
+    summary = Summary.of([[1.0] * 10, [2.0] * 10], flops=8e9)
+    assert summary.mean == pytest.approx(6)
+    assert summary.ci95 == pytest.approx(12.706 * sqrt(8) / sqrt(2), rel=1e-3)
+
+
+def test_ratios_are_compared_round_by_round():
+    # the second round took everybody twice as long, and ours 1.5 and 1.2 times that of the other
+    ratio = Ratio.of([[2.0] * 3, [5.0] * 3], [[3.0] * 3, [6.0] * 3])
+    assert ratio.value == pytest.approx((1 / 2 + 1 / 5) / (1 / 3 + 1 / 6))
+    assert ratio.freedom == 1
+    spread = abs(log(1.5) - log(1.2)) / 2  # of two: their standard deviation over the root of two
+    low, high = ratio.interval
+    assert high / ratio.value == pytest.approx(exp(12.706 * spread), rel=1e-3)
+    assert low * high == pytest.approx(ratio.value**2)
+    assert all(map(isnan, Ratio.of([[2.0] * 3], [[3.0] * 3]).interval))
+
+
+def test_the_error_of_a_mean_of_ratios_is_that_of_measuring_them():
+    mean = Ratio.mean([Ratio(2.0, 0.03, 4), Ratio(8.0, 0.04, 4)])
+    assert (mean.value, mean.error, mean.freedom) == pytest.approx((4.0, 0.025, 8))
+    assert isnan(Ratio.mean([]).value)
 
 
 def test_geometric_mean():

@@ -147,6 +147,12 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
+def test_known_machines_are_listed() -> None:
+    (row,) = re.findall(r"^\| a name \|.*$", (ROOT / "docs/planning.md").read_text(), re.MULTILINE)
+    shipped = {path.stem for path in (ROOT / "mopt_mlir/machine").glob("*.toml")}
+    assert set(re.findall("`([^`]+)`", row)) == shipped
+
+
 def test_speeds_are_those_of_the_report() -> None:
     """Each cell of README's table, from the comparison on the same host in the report."""
     hosts = {"AMD Zen 5": "znver5", "AMD Zen 4": "znver4", "AMD Zen 3": "znver3"}
@@ -175,7 +181,7 @@ def test_the_first_words_are_those_of_the_table() -> None:
 def reported_speeds() -> Iterator[tuple[str, set[str]]]:
     """Of each comparison in the report its title, and what may be said of it: several things where
     operators share the worst ratio."""
-    last = re.compile(r"^\| ([^|]+) \|.*\| (\d\.\d\d) \|$", re.MULTILINE)
+    last = re.compile(r"^\| ([^|]+) \|.*\| (\d\.\d\d) \([^|]+\) \|$", re.MULTILINE)
     for section in (ROOT / "docs" / "validation.md").read_text().split("\n### "):
         title, _, text = section.partition("\n")
         if title.startswith("A cold"):

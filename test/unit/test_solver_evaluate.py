@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from tiny_cases import STREAMS, streaming_machine
 
-from mopt_mlir.machine import by_name
+from mopt_mlir.machine import by_name, resolve
 from mopt_mlir.model.cost import predict
 from mopt_mlir.model.footprint import Axis, MemoryAxis
 from mopt_mlir.model.room import cache_bytes, usable
@@ -139,6 +139,25 @@ def test_no_order_or_packing_beats_the_one_that_is_chosen() -> None:
                 if moves_one_by_one(problem, other):  # not offered
                     continue
                 assert predict(problem, machine, other).cost >= best * (1 - 1e-9)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_no_tiling_costs_less_than_the_quick_bound_of_its_choice(seed: int) -> None:
+    """Of long rows: cores that cover more pixels than they have to may read fewer lines, where
+    their parts begin as lines do."""
+    rng = random.Random(seed)
+    sizes = {"k": 16, "h": rng.choice([1, 3]), "w": rng.choice([64, 96, 112, 128, 144]), "c": 4}
+    problem = conv2d(**sizes, r=1, s=rng.choice([1, 1, 3]), layout=rng.choice(["nchw", "nhwc"]))
+    slow = rng.choice(["L2.bandwidth=0.01", "L3.bandwidth=0.01,L3.bandwidth_all=0.01"])
+    machine, threads = resolve(f"haswell,{slow}"), rng.choice([2, 3, 4])
+    for choice in choices(problem, machine, threads, constant_weights=True):
+        evaluate = Evaluator(problem, machine, choice)
+        at = problem.names.index("w")
+        outer = np.arange(1, evaluate.units[at] + 1)
+        tilings = np.tile(evaluate.units, (len(outer), 3, 1))
+        tilings[:, 0, at] = outer
+        tilings[:, 1:, at] = -(-outer // choice.ways("w"))[:, None]
+        assert choice.bound <= evaluate(tilings).cost.min() * (1 + 1e-9)
 
 
 def test_choices_come_most_promising_first_and_split_the_work() -> None:
