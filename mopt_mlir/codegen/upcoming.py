@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import prod
+from types import MappingProxyType
 
 from mopt_mlir.codegen.builder import Builder
 from mopt_mlir.codegen.index import Index
@@ -126,12 +127,17 @@ def part_of(
 
 
 def shifts_to(
-    builder: Builder, following: NextWeights | NextInput, start: Index
+    builder: Builder,
+    following: NextWeights | NextInput,
+    start: Index,
+    units: Mapping[str, int] = MappingProxyType({}),
 ) -> dict[str, Index]:
     """By how much `following` lies further along each dim, where the current part begins at `start`
     along that of the innermost loop: behind its last step it is the first one of the next step of
-    the loop around."""
-    step, around = Index(constant=following.step), following.around
+    the loop around. Dims in `units` are counted in so many elements, of which steps are multiples.
+    """
+    around, unit = following.around, units.get(following.dim, 1)
+    step = Index(constant=following.step // unit)
     if around is None:
         return {following.dim: step}
     back = -(-around.length // following.step) * following.step
@@ -140,7 +146,8 @@ def shifts_to(
     def wrap(by: int) -> Index:
         return builder.step_if_reached("wrap", passed, around.length, by)
 
-    return {following.dim: step + wrap(-back), around.dim: wrap(around.step)}
+    over = around.step // units.get(around.dim, 1)
+    return {following.dim: step + wrap(-back // unit), around.dim: wrap(over)}
 
 
 def shifted(at: Mapping[str, Index], shifts: Mapping[str, Index]) -> dict[str, Index]:

@@ -357,3 +357,21 @@ func.func @last_part(%input: memref<1x1x1120x72xf32>, %weights: memref<1x1x72x16
     outs(%output : memref<1x1x1120x16xf32>)
   return
 }
+
+// -----
+
+// The taps of a long filter follow each other as channels do, but so do pixels, which share their
+// lines: nothing is asked for.
+
+// CHECK-LABEL: func.func @long_filter
+// CHECK-NOT:     prefetch %arg0
+// CHECK:         return
+func.func @long_filter(%input: memref<1x64x86xf32>, %weights: memref<32x64x31xf32>,
+                       %output: memref<1x32x56xf32>) {
+  linalg.conv_1d_ncw_fcw {mopt.plan = {
+      machine = "znver5", threads = 1, packing = "whole", levels = [],
+      microkernel = {lanes = "k", vector = 16, tile = {k = 32, w = 14}, reduction = ["c", "s"]}}}
+    ins(%input, %weights : memref<1x64x86xf32>, memref<32x64x31xf32>)
+    outs(%output : memref<1x32x56xf32>)
+  return
+}

@@ -166,13 +166,22 @@ func.func @next_panel_each_step(%input: memref<1x1024x20x16xf32>, %weights: memr
 
 // -----
 
-// One tap at a time: only the line that a tap reads of each channel, three taps apart.
+// One tap at a time: only the line that a tap reads of each channel, three taps apart; behind the
+// last tap the first one of the next panel.
 
+// CHECK-DAG:     #[[PANEL:.+]] = affine_map<(d0, d1) -> (d0 + d1)>
+// CHECK-DAG:     #[[TAP:.+]] = affine_map<(d0, d1) -> (d0 + d1 + 1)>
 // CHECK-LABEL: func.func @next_tap
-// CHECK:         affine.for %[[TAP:s_L1]] = 0 to 3
+// CHECK:         affine.for %s_L1 = 0 to 3
+// CHECK:           arith.cmpi uge, %{{.+}}, %c3
+// CHECK-NEXT:      %[[BACK:wrap.*]] = arith.select %{{.+}}, %c-3, %c0
+// CHECK:           %[[ON:wrap.*]] = arith.select %{{.+}}, %c1, %c0
 // CHECK:             affine.for %[[C:c.+]] = 0 to 256 iter_args
-// CHECK-NEXT:          affine.prefetch %panels[%panel, 0, %[[TAP]] + 1, %[[C]] * 48], read, locality<3>
-// CHECK-NOT:           affine.prefetch %panels
+// CHECK-NEXT:          %[[NEXT_PANEL:.+]] = affine.apply #[[PANEL]](%panel, %[[ON]])
+// CHECK-NEXT:          %[[NEXT_TAP:.+]] = affine.apply #[[TAP]](%s_L1, %[[BACK]])
+// CHECK-NEXT:          %[[LINE:.+]] = affine.apply #{{.+}}(%[[C]])
+// CHECK-NEXT:          memref.prefetch %panels[%[[NEXT_PANEL]], %c0, %[[NEXT_TAP]], %[[LINE]]], read, locality<3>
+// CHECK-NOT:           prefetch %panels
 // CHECK:               vector.outerproduct
 func.func @next_tap(%input: memref<1x256x6x16xf32>, %weights: memref<128x256x1x3xf32>,
                     %output: memref<1x128x6x14xf32>) {
@@ -189,13 +198,21 @@ func.func @next_tap(%input: memref<1x256x6x16xf32>, %weights: memref<128x256x1x3
 // -----
 
 // Two of nine taps at a time: the loop over them asks, so that what lies between is left alone.
+// Behind the last column the next two rows begin.
 
+// CHECK-DAG:     #[[ROW:.+]] = affine_map<(d0, d1) -> (d0 + d1)>
+// CHECK-DAG:     #[[COLUMN:.+]] = affine_map<(d0, d1) -> (d0 + d1 + 1)>
 // CHECK-LABEL: func.func @two_taps
+// CHECK:         %[[BACK:wrap.*]] = arith.select %{{.+}}, %c-3, %c0
+// CHECK:         %[[ON:wrap.*]] = arith.select %{{.+}}, %c2, %c0
 // CHECK:         affine.for %[[C:c.+]] = 0 to 256 iter_args
-// CHECK-NOT:       affine.prefetch %panels
+// CHECK-NOT:       prefetch %panels
 // CHECK:           affine.for %[[R:r.+]] = #{{.+}}(%r_L1) to min #{{.+}}(%r_L1) iter_args
-// CHECK:             affine.prefetch %panels[%panel, %[[C]], %r_L1, %s_L1 + 1, %[[R]] * 48 - %r_L1 * 48], read
-// CHECK-NOT:         affine.prefetch %panels
+// CHECK:             %[[NEXT_ROW:.+]] = affine.apply #[[ROW]](%r_L1, %[[ON]])
+// CHECK-NEXT:        %[[NEXT_COLUMN:.+]] = affine.apply #[[COLUMN]](%s_L1, %[[BACK]])
+// CHECK-NEXT:        %[[LINE:.+]] = affine.apply #{{.+}}(%[[R]], %r_L1)
+// CHECK-NEXT:        memref.prefetch %panels[%panel, %[[C]], %[[NEXT_ROW]], %[[NEXT_COLUMN]], %[[LINE]]], read
+// CHECK-NOT:         prefetch %panels
 // CHECK:             vector.outerproduct
 func.func @two_taps(%input: memref<1x256x8x16xf32>, %weights: memref<64x256x3x3xf32>,
                     %output: memref<1x64x6x14xf32>) {

@@ -17,7 +17,7 @@ from mopt_mlir.codegen.prefetch.budget import (
     power_of_two,
 )
 from mopt_mlir.codegen.ranges import Range
-from mopt_mlir.codegen.upcoming import NextWeights, part_of
+from mopt_mlir.codegen.upcoming import NextWeights, part_of, shifted, shifts_to
 from mopt_mlir.microkernel import Microkernel
 
 MOST_STEPS = 8
@@ -31,16 +31,18 @@ time, up to 14%.)"""
 class PanelPrefetch:
     """The part of the panels that are read next which one register tile asks for.
 
-    At each step of a long reduction loop, over `dim`, `each` of their lines are asked for, from
-    line `first` on, `spacing` elements further on at each step: where all that lies between two
-    steps is read, those of one register tile follow each other. So memory delivers while the
-    current panels are used, instead of all at once when they change. If there are more register
-    tiles than lines of a step, each may ask in one of `every` steps, a power of two.
+    They lie `shifts` further along each dim, of output channels in panels. At each step of a long
+    reduction loop, over `dim`, `each` of their lines are asked for, from line `first` on, `spacing`
+    elements further on at each step: where all that lies between two steps is read, those of one
+    register tile follow each other. So memory delivers while the current panels are used, instead
+    of all at once when they change. If there are more register tiles than lines of a step, each may
+    ask in one of `every` steps, a power of two.
     """
 
     builder: Builder
     panels: Panels
-    following: NextWeights
+    shifts: Mapping[str, Index]
+    into: str
     panel: Index
     dim: str
     ranges: Mapping[str, Range]
@@ -74,7 +76,9 @@ class PanelPrefetch:
         together = -(-ranges[dim].size // every) if dense else 1
         spacing = each * (LINE_BYTES // size) if dense else step
         first = part * (together * each)
-        where = builder, panels, following, panel, dim, ranges
+        start, units = ranges[following.dim].start, {panels.channel: panels.width}
+        shifts = shifts_to(builder, following, start, units)
+        where = builder, panels, shifts, following.into, panel, dim, ranges
         return PanelPrefetch(*where, first, each, spacing, every)
 
     def emit(self, point: Mapping[str, Index]) -> None:
@@ -90,19 +94,15 @@ class PanelPrefetch:
 
     def _ask(self, point: Mapping[str, Index], turn: Index) -> None:
         """Ask for the lines of the `turn` at `point`."""
-        panels, following, panel = self.panels, self.following, self.panel
+        panels = self.panels
         begin = {dim: self.ranges[dim].start for dim in panels.reduction}
         at = {dim: point.get(dim, start) for dim, start in begin.items()}
-        at[self.dim] = begin[self.dim]
-        if following.dim == panels.channel:
-            panel = panel + following.step // panels.width
-        else:
-            at[following.dim] = at[following.dim] + following.step
+        at = shifted({**at, self.dim: begin[self.dim], panels.channel: self.panel}, self.shifts)
         inner = [at[dim] - panels.starts[dim] for dim in panels.reduction]
         per_line = LINE_BYTES // _element_size(panels.memref)
         for line in range(self.each):
             lane = (self.first + line) * per_line + turn * self.spacing
-            self.builder.prefetch(panels.memref, [panel, *inner, lane], following.into)
+            self.builder.prefetch(panels.memref, [at[panels.channel], *inner, lane], self.into)
 
 
 def _every(kernel: Microkernel, tiles: int) -> int:

@@ -227,10 +227,15 @@ def _line(tensor: Tensor) -> int:
 
 def has_channels_last(problem: Problem, kernel: Microkernel, ranges: Mapping[str, Range]) -> bool:
     """Whether the innermost loop of `kernel`, if it is one in `ranges`, runs along the channels of
-    pixels, which each have a line of them or more."""
+    pixels, which each have a line of them or more; or along filter taps, where pixels are as far
+    apart."""
     tensor = problem.input
     if kernel.lanes in tensor.dims or not kernel.reduction:
         return False
     dim = kernel.reduction[-1]
-    long = problem.extent(dim) * tensor.element.size >= LINE_BYTES
-    return tensor.step(dim) == 1 and long and not ranges[dim].is_point
+    line = _line(tensor)
+    pixels = (other for other in problem.parallel_dims if problem.extent(other) > 1)
+    steps = (tensor.step(other) for other in pixels if other in tensor.dims)
+    apart = all(step is None or abs(step) >= line for step in steps)
+    long = problem.extent(dim) >= line
+    return tensor.step(dim) == 1 and long and apart and not ranges[dim].is_point
