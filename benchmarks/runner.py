@@ -26,7 +26,7 @@ from .summary import Summary
 from .timing import WARM_UP
 from .workloads import Workload
 
-ROUNDS = 5
+ROUNDS = 10
 """Everybody's runs are divided into so many rounds, which take turns: the clock drifts, and what
 else runs on the machine comes and goes."""
 

@@ -107,7 +107,7 @@ class _Builder:
 
     def _shared(self) -> Iterator[Step]:
         if self.packs and self.plan.packing == "whole":
-            yield self._pack(self.sizes, self.ways)
+            yield self._pack(self.ways)
         for level in self.plan.levels[:1]:
             yield from self._band(level, self.ways)
 
@@ -132,8 +132,7 @@ class _Builder:
         for position in range(len(level.order) + 1):
             left = [d for d in level.order[position:] if level.tile[d] < self.sizes[d]]
             if packs and not self.problem.weights.dims & set(left):
-                inner = {dim: min(level.tile[dim], size) for dim, size in self.sizes.items()}
-                yield self._pack(inner, cores)
+                yield self._pack(cores)
                 packs = False
             if not left or (not packs and self._is_left_to_kernel(level, left)):
                 return
@@ -158,10 +157,11 @@ class _Builder:
                 self.sizes[dim] = step
                 yield Loop(dim, band, extent, step)
 
-    def _pack(self, sizes: Mapping[str, int], cores: int) -> Packing:
+    def _pack(self, cores: int) -> Packing:
+        """That of the weights that the loops so far leave."""
         self.packs = False
         weights = self.problem.weights
-        block = {dim: sizes[dim] for dim in self.problem.names if dim in weights.dims}
+        block = {dim: self.sizes[dim] for dim in self.problem.names if dim in weights.dims}
         padded = dict(block)
         for dim in self.problem.by_role(Role.OUT_CHANNEL):
             width = self.plan.microkernel.extent(dim)

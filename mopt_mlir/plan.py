@@ -129,12 +129,13 @@ class Plan:
             raise DataError(f"levels must be a subset of {', '.join(LEVELS)} in that order")
         if self.packing in LEVELS and self.packing not in level_names:
             raise DataError(f"packing at {self.packing}, which is not a level of the plan")
-        outer: Mapping[str, int] = problem.extents
+        outer, around = problem.extents, "the operation"
         for level in self.levels:
-            _check_level(level, outer, self.microkernel, problem)
-            outer = level.tile
-            if level is self.levels[0]:
+            _check_level(level, outer, around, self.microkernel, problem)
+            outer, around = level.tile, f"the tile of {level.name}"
+            if level is self.levels[0] and self.cores > 1:
                 outer = {dim: self.core_tile(dim, problem.extent(dim)) for dim in problem.names}
+                around = f"a core's share of {around}"
 
     def _check_memory(self, problem: Problem) -> None:
         lanes = self.microkernel.lanes
@@ -231,9 +232,10 @@ def _names(kind: type) -> list[str]:
 
 
 def _check_level(
-    level: Level, outer: Mapping[str, int], kernel: Microkernel, problem: Problem
+    level: Level, outer: Mapping[str, int], around: str, kernel: Microkernel, problem: Problem
 ) -> None:
-    """Every dim has a place in the order, and a tile inside `outer` of whole register tiles."""
+    """Every dim has a place in the order, and a tile of whole register tiles inside `outer`, the
+    sizes of what is `around` it."""
     if sorted(level.order) != sorted(problem.names):
         raise DataError(f"{level.name}.order must name each of {', '.join(problem.names)}")
     check_sizes(f"{level.name}.tile", level.tile, set(problem.names))
@@ -242,7 +244,10 @@ def _check_level(
     for dim in problem.names:
         size, unit = level.tile[dim], kernel.extent(dim)
         if not 1 <= size <= outer[dim]:
-            raise DataError(f"{level.name}.tile[{dim}] = {size} is not in [1, {outer[dim]}]")
+            most = outer[dim]
+            raise DataError(
+                f"{level.name}.tile[{dim}] = {size} is not in [1, {most}]: {around} has {most}"
+            )
         if size % unit and size != problem.extent(dim):
             raise DataError(
                 f"{level.name}.tile[{dim}] = {size} is neither the whole extent "

@@ -35,7 +35,8 @@ FIGURES = """\
 The paper says of its own model that its choice among the sample loses at most 4.5% on any operator,
 and at most 3% on all but two of 32, of plans that differ in tile sizes only; ours differ in
 microkernels, loop orders and packing as well. All other limits are ours, from before the first
-trial. Volumes of fewer than {least_volumes} plans are told, and not judged.
+trial; what came later is how many of fewer operators may lose more (one of 16), and that volumes of
+fewer than {least_volumes} plans are told, and not judged.
 
 The model was fitted to the trials of Table 1 on Zen 5 ("Constants" says what else was learnt
 where), and it shows: on other operators and another CPU its choice loses more, as a rule, though
@@ -116,14 +117,15 @@ of then and of now. *Own plan lost*: the loss of the own plan of each day.
 COMPARISON = """\
 ## Comparison with others
 
-Means of runs, with 95% confidence intervals. These take the five rounds for independent in which
-everybody took turns, not the ten runs of each, which share what else the host did then; those of
-ratios are of the ratios in each round, those of geometric means of the measuring, not of the choice
-of operators. The best other is the fastest by its mean whose result is right, so that of two that
-are equally fast it is the one that had more luck. The last rows are geometric means over the
-operators. MLIR's default is so much slower that it is run three times
-only. *Best of 5* is `candidates=5`: the own plan and four others, timed once while compiling, with
-cold caches, and the fastest taken; where it is slower than the own plan, it was misled by noise.
+Means of 50 runs, with 95% confidence intervals. These take the rounds for independent in which
+everybody took turns (ten of five runs each, or, in files from before 29 November, five of ten), not
+the runs of a round, which share what else the host did then; those of ratios are of the ratios in
+each round, those of geometric means of the measuring, not of the choice of operators. The best
+other is the fastest by its mean whose result is right, so that of two that are equally fast it is
+the one that had more luck. The last rows are geometric means over the operators. MLIR's default is
+so much slower that it is run three times only. *Best of 5* is `candidates=5`: the own plan and four
+others, timed once while compiling, with cold caches, and the fastest taken; where it is slower than
+the own plan, it was misled by noise.
 
 What differs from Sec. 10 of the paper: no tuned TVM is among the peers (`make bench-tvm` installs
 it, and `mopt-bench run --peers tvm` tunes it, for many minutes an operator); one and two cores, not

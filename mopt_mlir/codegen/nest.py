@@ -113,22 +113,17 @@ class NestEmitter:
         return Panels(memref, width, self.problem.out_channel, kernel.reduction, starts)
 
     def _pack(self, packing: Packing, place: Place) -> Place:
-        """Fill the panels with what `packing` covers of the weights from `place` on."""
-        block = {
-            dim: range_
-            if packing.sizes.get(dim, range_.size) >= range_.size
-            else range_.tile(range_.start, packing.sizes[dim], range_.depth)
-            for dim, range_ in place.ranges.items()
-        }
-        later = self._lookahead.block(block[self.problem.out_channel], place.ranges, place.share)
-        panels = replace(self._panels(place.panel_memory, block), next_block=later)
+        """Fill the panels with the weights in `place`: all loops that move in them are open."""
+        ranges = place.ranges
+        later = self._lookahead.block(ranges[self.problem.out_channel], ranges, place.share)
+        panels = replace(self._panels(place.panel_memory, ranges), next_block=later)
         emit_packing(
             self.builder,
             self.problem,
             self.plan.microkernel,
             self.operands.weights,
             panels,
-            block,
+            ranges,
             packing.cores,
         )
         return replace(place, panels=panels, stepped=None, following=None)

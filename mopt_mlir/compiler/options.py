@@ -67,6 +67,11 @@ class CompileOptions:
                 f"candidates={self.candidates} are plans for mopt-tile, which "
                 f"passes='{self.passes}' replaces; leave out one of the two"
             )
+        if self.require_tiled and self.passes is not None:
+            raise UserError(
+                f"require_tiled=True is asked of mopt-tile, which passes='{self.passes}' replaces; "
+                "leave out one of the two"
+            )
 
     @property
     def planned_machine(self) -> str:

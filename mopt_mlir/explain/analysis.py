@@ -172,7 +172,8 @@ def _forecast(
     rates = Rates.of(machine, cores)
     moved = {name: sum(prediction.volumes[name].values()) for name in MEMORY}
     core = prediction.seconds["compute"] + prediction.seconds["packing"]
-    slowest = max(core, *(prediction.seconds[name] for name in MEMORY))
+    starting = prediction.seconds["parallel"]
+    slowest = max(core, starting, *(prediction.seconds[name] for name in MEMORY))
     transfers = []
     for source in MEMORY:
         sharing = 1 if source == COMMON else cores
@@ -186,7 +187,7 @@ def _forecast(
                 seconds=prediction.seconds[source],
                 slack=1 - prediction.seconds[source] / slowest,
                 intensity=intensity,
-                roof=intensity * rates.bytes[source] * sharing,
+                roof=problem.flops / prediction.seconds[source],
             )
         )
     return Forecast(
@@ -194,6 +195,7 @@ def _forecast(
         transfers=tuple(transfers),
         core_seconds=core,
         core_slack=1 - core / slowest,
+        starting_seconds=starting,
         slowest=slowest,
         performance=problem.flops / prediction.cost,
         compute_roof=problem.flops / prediction.seconds["compute"],

@@ -80,7 +80,7 @@ class Transfer:
     `volumes` are bytes per tensor, `bandwidth` is bytes per second: of the busiest core, for DRAM
     of all cores. `slack` is the part of the slowest resource's time that `seconds` leaves over.
     `intensity` is floating-point operations per byte, `roof` the FLOP/s of all cores that the
-    memory can sustain at that intensity.
+    memory can sustain at that intensity (less than its bandwidth says where writing takes longer).
     """
 
     source: str
@@ -101,8 +101,9 @@ class Transfer:
 class Forecast:
     """What the model predicts.
 
-    `core_seconds` is computing and packing, which a core does one after the other; `slowest` the
-    longest of that and the transfers. `performance`, `compute_roof` (computing as the microkernel
+    `core_seconds` is computing and packing, which a core does one after the other,
+    `starting_seconds` what it takes to hand out work to cores; `slowest` is the longest of these
+    and the transfers. `performance`, `compute_roof` (computing as the microkernel
     does, and nothing else) and `peak` (nothing but FMAs) are FLOP/s of all cores that take part.
     `bound` is the seconds that no plan undercuts, None if it is not known.
     """
@@ -111,6 +112,7 @@ class Forecast:
     transfers: tuple[Transfer, ...]
     core_seconds: float
     core_slack: float
+    starting_seconds: float
     slowest: float
     performance: float
     compute_roof: float

@@ -94,7 +94,7 @@ def _verdict(explanation: Explanation, forecast: Forecast) -> Iterator[str]:
         f"{units.percent(forecast.performance / forecast.peak)} of the peak of "
         f"{counted(cores, 'core')} of {explanation.machine.name} ({units.speed(forecast.peak)})."
     )
-    times = {"computing": forecast.core_seconds}
+    times = {"computing": forecast.core_seconds, "handing out work": forecast.starting_seconds}
     times |= {f"{t.source} to {t.into}": t.seconds for t in forecast.transfers}
     first, second, *_ = sorted(times, key=lambda name: -times[name])
     spare = units.percent(1 - times[second] / forecast.slowest)
@@ -205,7 +205,8 @@ def _microkernel(explanation: Explanation) -> Section:
         ("stores", "past the caches" if plan.nontemporal else "through the caches"),
         (
             "prefetches",
-            "of output, and of what later register tiles read, into " + _asked_into(plan.prefetch),
+            ("" if plan.nontemporal else "of output, and ")
+            + f"of what later register tiles read, into {_asked_into(plan.prefetch)}",
         ),
     )
     return Section("Microkernel", table=Table(("what", "how"), rows, text=(0, 1)))

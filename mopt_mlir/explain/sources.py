@@ -22,7 +22,7 @@ from mopt_mlir.planning.plan_attribute import NAME
 from mopt_mlir.planning.planner import Planner
 from mopt_mlir.planning.solving import Planning, Request
 from mopt_mlir.problem import NoPlanError, Problem
-from mopt_mlir.wording import instead_of
+from mopt_mlir.wording import counted, instead_of
 
 RIVALS = 5
 """Plans of the solver that a plan is compared with."""
@@ -115,7 +115,8 @@ def _of_module(
         chosen = planning.machine
         if machine == AUTO and NAME in operation.attributes:
             chosen = _machine_of(planned.plan, planning.machine, operation.location)
-        _check_cores(planned.plan, chosen, operation.location)
+        spec = planned.plan.machine if machine == AUTO else machine
+        _check_cores(planned.plan, chosen, spec, operation.location)
         constant = planned.constant is not None
         subject = _Subject(planned.problem, chosen, planned.plan, constant)
         _, _, places = groups.setdefault(repr(subject), (subject, name, []))
@@ -149,11 +150,11 @@ def _machine_of(plan: Plan, default: Machine, location: Any) -> Machine:
         ) from None
 
 
-def _check_cores(plan: Plan, machine: Machine, location: Any) -> None:
+def _check_cores(plan: Plan, machine: Machine, spec: str, location: Any) -> None:
     if plan.threads > machine.cores:
         raise UserError(
             f"its plan is for {plan.threads} threads, machine '{machine.name}' has "
-            f"{machine.cores} cores; name one with as many, as in --machine {machine.name},"
+            f"{counted(machine.cores, 'core')}; name one with as many, as in --machine {spec},"
             f"cores={plan.threads}",
             describe(location),
         )

@@ -52,8 +52,8 @@ class HostFacts:
     `architecture` is `platform.machine()`; `cpu` LLVM's name; `lineage` that name and archspec's
     names of the microarchitecture and its ancestors, nearest first, all of them with features that
     the OS enables; `features` the vector extensions. `threads` are the logical CPUs that this
-    process may run on, `siblings` maps each logical CPU to those of its core. `model` is the CPU's
-    marketing name.
+    process may run on, `siblings` maps each logical CPU to those of its core, `last_sharers` to
+    those that share its last cache. `model` is the CPU's marketing name.
     """
 
     architecture: str
@@ -63,6 +63,7 @@ class HostFacts:
     threads: frozenset[int] = frozenset({0})
     siblings: Mapping[int, frozenset[int]] = field(default_factory=dict)
     caches: Mapping[str, CacheFacts] = field(default_factory=dict)
+    last_sharers: Mapping[int, frozenset[int]] = field(default_factory=dict)
     model: str = ""
 
     @property
@@ -83,9 +84,7 @@ class HostFacts:
     @property
     def domains(self) -> int:
         """Instances of the last cache that the cores are spread over."""
-        last = self.caches.get("L3")
-        sharing = len(self.threads & last.sharers) if last else 0
-        return -(-len(self.threads) // sharing) if sharing else 1
+        return len({self.last_sharers.get(cpu, frozenset()) for cpu in self.threads})
 
     @property
     def places(self) -> tuple[int, ...]:
@@ -122,6 +121,7 @@ def observe(
         threads=threads,
         siblings=_siblings(sysfs),
         caches=_caches(sysfs / f"cpu{min(threads)}"),
+        last_sharers=_last_sharers(sysfs),
         model=_model(cpuinfo),
     )
 
@@ -216,6 +216,16 @@ def _siblings(sysfs: Path) -> dict[int, frozenset[int]]:
         int(cpu.name[3:]): siblings
         for cpu in sysfs.glob("cpu[0-9]*")
         if (siblings := _cpu_list(_text(cpu / "topology/thread_siblings_list")))
+    }
+
+
+@cache
+def _last_sharers(sysfs: Path) -> dict[int, frozenset[int]]:
+    """Of every logical CPU that is online those that share its L3, as far as sysfs tells."""
+    return {
+        cpu: last.sharers
+        for cpu in _siblings(sysfs)
+        if (last := _caches(sysfs / f"cpu{cpu}").get("L3")) is not None
     }
 
 

@@ -24,13 +24,15 @@ class MachineSpec:
 
     @classmethod
     def parse(cls, text: str) -> MachineSpec:
-        """Raises UserError where an override is not of the form field=value."""
+        """Raises UserError where an override is not of the form field=value, or given twice."""
         base, *overrides = (part.strip() for part in text.split(","))
         fields: dict[str, str] = {}
         for override in overrides:
             key, equals, value = (part.strip() for part in override.partition("="))
             if not (key and equals and value):
                 raise UserError(f"machine '{text}': '{override}' is not of the form field=value")
+            if key in fields:
+                raise UserError(f"machine '{text}': '{key}' is given twice")
             fields[key] = value
         return cls(base, fields)
 

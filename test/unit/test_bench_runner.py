@@ -82,7 +82,7 @@ def test_peers_take_turns_in_rotating_order():
 def test_the_first_runs_of_a_round_are_dropped(cold, dropped):
     crew = PlayedCrew({"mopt": played()}, cold)
     (record,) = measured(crew, repeat=50)
-    assert [run["drop"] for run in crew.runs_of("mopt")] == [dropped] * 5
+    assert [run["drop"] for run in crew.runs_of("mopt")] == [dropped] * runner.ROUNDS
     assert {run["cold"] for run in crew.runs_of("mopt")} == {cold}
     assert sum(map(len, record.seconds)) == 50
 

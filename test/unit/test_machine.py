@@ -158,6 +158,7 @@ def test_writing_to_memory_is_optional_and_follows_the_cores() -> None:
         ("cray-1", "unknown machine 'cray-1'; known: auto, host, generic-avx2"),
         ("znver5,cores", "'cores' is not of the form field=value"),
         ("znver5,cores=", "'cores=' is not of the form field=value"),
+        ("znver5,cores=2,L2.size=1,cores=8", "'cores' is given twice"),
         ("znver5,sockets=2", "unknown field 'sockets'; known: cpu, cores"),
         (
             "znver5,L4.size=1024",
@@ -451,18 +452,27 @@ def test_host_may_be_limited_to_some_cores_of_the_machine(tmp_path: Path) -> Non
     """Four cores of two threads, of which the last two share another L3: three may be used."""
     for cpu in range(8):
         write(tmp_path, f"cpu{cpu}/topology/thread_siblings_list", f"{cpu % 4},{cpu % 4 + 4}")
-    for index, text in (
-        ("level", 3),
-        ("type", "Unified"),
-        ("size", "32M"),
-        ("shared_cpu_list", "0-1,4-5"),
-    ):
-        write(tmp_path, f"cpu0/cache/index3/{index}", text)
+        last = f"cpu{cpu}/cache/index3"
+        for index, text in ("level", 3), ("type", "Unified"), ("size", "32M"):
+            write(tmp_path, f"{last}/{index}", text)
+        write(tmp_path, f"{last}/shared_cpu_list", "0-1,4-5" if cpu % 4 < 2 else "2-3,6-7")
     write(tmp_path, "cpuinfo", "processor : 0\nmodel name\t: Some  CPU @ 3 GHz\n")
     seen = observe(tmp_path, frozenset({0, 3, 5, 7}), tmp_path / "cpuinfo")
     assert seen.model == "Some CPU @ 3 GHz"
     assert (seen.cores, seen.installed_cores, seen.domains) == (3, 4, 2)
     assert seen.places == (0, 5, 3)
+
+
+def test_cores_may_be_spread_unevenly_over_last_caches(tmp_path: Path) -> None:
+    """Two L3s of eight cores: of the first one core may be used, of the other all."""
+    for cpu in range(16):
+        write(tmp_path, f"cpu{cpu}/topology/thread_siblings_list", str(cpu))
+        for index, text in ("level", 3), ("type", "Unified"), ("size", "32M"):
+            write(tmp_path, f"cpu{cpu}/cache/index3/{index}", text)
+        sharers = "0-7" if cpu < 8 else "8-15"
+        write(tmp_path, f"cpu{cpu}/cache/index3/shared_cpu_list", sharers)
+    seen = observe(tmp_path, frozenset(range(7, 16)), tmp_path / "cpuinfo")
+    assert (seen.cores, seen.domains) == (9, 2)
 
 
 def test_this_host_is_described() -> None:

@@ -251,7 +251,7 @@ def test_without_matplotlib_nothing_is_written(run: Run, monkeypatch: pytest.Mon
         (["all.mlir", "--constant-weights"], "error: constant weights are asked for of lists; a"),
         (["matmul.mlir", "--entry", "matmul"], "no convolution to explain in function 'matmul'"),
         (["unknown.mlir"], "unknown.mlir:4:3: error: its plan is for a machine that is not known"),
-        (["wrong.mlir"], "wrong.mlir:4:3: error: 'mopt.plan': L1.tile[h] = 13 is not in [1, 12]"),
+        (["wrong.mlir"], "wrong.mlir:4:3: error: 'mopt.plan': L1.tile[h] = 13 is not in [1, 12]: "),
         (["none.mlir"], "none.mlir: error: cannot read it"),
         (["sizes.json", "--machine", "haswel"], "did you mean 'haswell'?"),
         (["sizes.json", "--machine", TINY], f"no plan for machine '{TINY}': no register tile fits"),

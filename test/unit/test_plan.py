@@ -59,7 +59,16 @@ def tile(**sizes: int) -> dict[str, Any]:
         ({"packing": "disk"}, "packing is 'disk', not one of"),
         ({"parallel": {"c": 2}}, "parallel names 'c'"),
         ({"parallel": {"h": 3}}, "parallel needs more than threads = 2"),
-        (tile(h=29), r"L1.tile\[h\] = 29 is not in \[1, 28\]"),
+        (tile(h=29), r"L1.tile\[h\] = 29 is not in \[1, 28\]: the operation has 28"),
+        ({"parallel": {"w": 2}}, r"w\] = 28 .* \[1, 14\]: a core's share of the tile of L3 has 14"),
+        (
+            {"levels": (PLAN.levels[1], Level("L1", ORDER, TILE))},
+            "levels must be a subset of",
+        ),
+        (
+            {"levels": (Level("L2", ORDER, {**TILE, "h": 4}), Level("L1", ORDER, TILE))},
+            r"L1.tile\[h\] = 28 is not in \[1, 4\]: the tile of L2 has 4",
+        ),
         (tile(h=0), r"L1.tile\[h\] = 0 is not positive"),
         (tile(w=15), "nor a multiple of the register tile's 14"),
         ({"levels": (Level("L1", ORDER[1:], TILE),)}, "L1.order must name each of"),
