@@ -15,6 +15,10 @@ SCRATCH = "mopt.scratch"
 """An attribute that marks memory for packed weights and partial sums, which lowering keeps from
 call to call."""
 
+MANUAL = "bufferization.manual_deallocation"
+"""MLIR's attribute of what is allocated and freed by hand, which its own deallocation leaves as it
+is."""
+
 
 def aligned_bytes(size: int, alignment: int = ALIGNMENT) -> NDArray[np.uint8]:
     """`size` bytes of memory that begin at a multiple of `alignment`."""

@@ -15,8 +15,17 @@ PARAMETER_NAME = "mopt.name"
 
 def functions_of(module: Any) -> list[Any]:
     """The `func.func` operations of a module that have a body."""
+    return [op for op in _all_functions(module) if len(op.regions[0].blocks)]
+
+
+def declarations_of(module: Any) -> list[Any]:
+    """Those that have none: they are defined elsewhere."""
+    return [op for op in _all_functions(module) if not len(op.regions[0].blocks)]
+
+
+def _all_functions(module: Any) -> list[Any]:
     operations = [op.operation for op in module.regions[0].blocks[0].operations]
-    return [op for op in operations if op.name == "func.func" and len(op.regions[0].blocks)]
+    return [op for op in operations if op.name == "func.func"]
 
 
 def name_of(function: Any) -> str:
@@ -34,7 +43,7 @@ def is_public(function: Any) -> bool:
 def argument_attributes(function: Any) -> list[dict[str, Any]]:
     """The attributes of each parameter of a function."""
     if "arg_attrs" not in function.attributes:
-        return [{} for _ in function.regions[0].blocks[0].arguments]
+        return [{} for _ in function.attributes["function_type"].value.inputs]
     dictionaries = function.attributes["arg_attrs"]
     return [{item.name: item.attr for item in dictionary} for dictionary in dictionaries]
 

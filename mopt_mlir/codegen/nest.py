@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from mopt_mlir.buffers import ALIGNMENT, SCRATCH
+from mopt_mlir.buffers import ALIGNMENT, MANUAL, SCRATCH
 from mopt_mlir.codegen.builder import Builder
 from mopt_mlir.codegen.lookahead import Lookahead
 from mopt_mlir.codegen.microkernel import Visit
@@ -92,13 +92,14 @@ class NestEmitter:
         type_ = ir.MemRefType.get(shape, self.operands.output.type.element_type)
         with builder.named(name):
             allocation = builder.bindings.memref.AllocOp(type_, [], [], alignment=ALIGNMENT)
-        allocation.attributes[SCRATCH] = ir.UnitAttr.get()
+        allocation.attributes[SCRATCH] = allocation.attributes[MANUAL] = ir.UnitAttr.get()
         return allocation.memref
 
     def _free(self, *scratch: Any) -> None:
         for memref in scratch:
             if memref is not None:
-                self.builder.bindings.memref.DeallocOp(memref, loc=self.builder.location)
+                free = self.builder.bindings.memref.DeallocOp(memref, loc=self.builder.location)
+                free.attributes[MANUAL] = self.builder.ir.UnitAttr.get()
 
     # ---- packed weights ----------------------------------------------------------------------
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from mopt_mlir.bindings import bindings_of
-from mopt_mlir.buffers import ALIGNMENT
+from mopt_mlir.buffers import ALIGNMENT, MANUAL
 from mopt_mlir.diagnostics import UserError, describe
 from mopt_mlir.func_ops import (
     argument_attributes,
+    declarations_of,
     functions_of,
     name_of,
     set_argument_attributes,
@@ -42,7 +43,6 @@ _NO_INLINE = "no_inline"
 _VIEWS = VIEWS | {"memref.memory_space_cast", "memref.assume_alignment"}
 """Operations whose result is freed in place of their operand."""
 
-_MANUAL = "bufferization.manual_deallocation"
 _WRITABLE = "bufferization.writable"
 
 
@@ -85,7 +85,8 @@ def _has_tensors(module: Any) -> bool:
 
 
 def _returns_buffers(module: Any) -> bool:
-    results = (r for f in functions_of(module) for r in f.attributes["function_type"].value.results)
+    functions = (*functions_of(module), *declarations_of(module))
+    results = (r for f in functions for r in f.attributes["function_type"].value.results)
     return any(is_buffer(result) for result in results)
 
 
@@ -145,12 +146,12 @@ def _keep_manual_deallocations(module: Any) -> None:
     ir = bindings_of(module).ir
 
     for op in find(module, "memref.dealloc"):
-        op.attributes[_MANUAL] = ir.UnitAttr.get(op.context)
+        op.attributes[MANUAL] = ir.UnitAttr.get(op.context)
         owner = op.operands[0].owner
         while not isinstance(owner, ir.Block) and owner.operation.name in _VIEWS:
             owner = owner.operands[0].owner
         if not isinstance(owner, ir.Block) and owner.operation.name == "memref.alloc":
-            owner.operation.attributes[_MANUAL] = ir.UnitAttr.get(op.context)
+            owner.operation.attributes[MANUAL] = ir.UnitAttr.get(op.context)
         else:
             raise UserError(
                 f"'{op.name}' frees what several allocations, or callers, may have given: beside "

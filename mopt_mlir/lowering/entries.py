@@ -15,6 +15,7 @@ from mopt_mlir.diagnostics import describe, emit
 from mopt_mlir.func_ops import (
     PARAMETER_NAME,
     argument_attributes,
+    declarations_of,
     functions_of,
     is_public,
     name_of,
@@ -26,6 +27,9 @@ from mopt_mlir.operations import find
 from mopt_mlir.unicode_text import is_unicode
 
 ENTRY = "mopt.entry"
+_EXTENSIONS = {"i1": "llvm.zeroext", "i8": "llvm.signext", "i16": "llvm.signext"}
+"""How a parameter is made as wide as C's int."""
+
 _FIELDS = ("name", "type", "access", "position", "alignment")
 C_INTERFACE = "_mlir_ciface_"
 """What upstream puts in front of the name of a function that takes descriptors."""
@@ -138,26 +142,32 @@ def annotate_entries(module: Any) -> None:
                 write_entry(function, entry)
                 if [r.element for r in entry.results] == ["i1"]:  # C's bool is 0 or 1
                     set_result_attributes(function, [{"llvm.zeroext": ir.UnitAttr.get()}])
-        for function in _declarations(module):
+        for function in declarations_of(module):
+            _extend_integers(ir, function)
             if (convention := _declared_convention(ir, function)) is not None:
                 function.attributes[convention] = ir.UnitAttr.get()
 
 
-def _declarations(module: Any) -> list[Any]:
-    operations = [view.operation for view in module.regions[0].blocks[0].operations]
-    return [op for op in operations if op.name == "func.func" and not len(op.regions[0].blocks)]
+def _extend_integers(ir: Any, function: Any) -> None:
+    """Have the callers of a declared function extend what is narrower than C's int: what C
+    compilers make of the function takes it to be."""
+    types = map(str, function.attributes["function_type"].value.inputs)
+    attributes = argument_attributes(function)
+    for type_, known in zip(types, attributes, strict=True):
+        if type_ in _EXTENSIONS:
+            known[_EXTENSIONS[type_]] = ir.UnitAttr.get()
+    set_argument_attributes(function, attributes)
 
 
 def _declared_convention(ir: Any, function: Any) -> str | None:
     """How to call a function that another module defines: as if that was compiled like this one.
-    None for types that C does not have, and for buffers that are returned, of which a definition
-    makes parameters."""
+    None for types that C does not have."""
     type_ = function.attributes["function_type"].value
     parameters = [_parameter(ir, "", part) for part in (*type_.inputs, *type_.results)]
     known = tuple(parameter for parameter in parameters if parameter is not None)
     results = known[len(type_.inputs) :]
     if len(known) < len(parameters) or any(result.shape is not None for result in results):
-        return None
+        return None  # buffers are returned by what nobody here calls, see `results`
     return Entry(name_of(function), known[: len(type_.inputs)], results).convention
 
 
@@ -167,7 +177,7 @@ def _give_pointers_their_own(module: Any) -> None:
     bindings = bindings_of(module)
     ir, func, symbols = bindings.ir, bindings.func, bindings.ir.SymbolTable(module)
     public = [function for function in functions_of(module) if is_public(function)]
-    outside = {name_of(function): function for function in (*public, *_declarations(module))}
+    outside = {name_of(function): function for function in (*public, *declarations_of(module))}
     own: dict[str, str] = {}
     constants = [op for function in functions_of(module) for op in find(function, "func.constant")]
     for constant in constants:

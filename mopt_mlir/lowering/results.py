@@ -9,12 +9,15 @@ from __future__ import annotations
 from typing import Any
 
 from mopt_mlir.bindings import Bindings, bindings_of
+from mopt_mlir.diagnostics import UserError, describe
 from mopt_mlir.func_ops import (
     argument_attributes,
+    declarations_of,
     functions_of,
     name_of,
     set_argument_attributes,
 )
+from mopt_mlir.linalg.initializer import VIEWS
 from mopt_mlir.operations import find
 
 RESULT = "mopt.result"
@@ -22,10 +25,12 @@ RESULT = "mopt.result"
 
 
 def results_to_parameters(module: Any) -> None:
-    """Rewrite the functions whose buffer results all have static shapes, and the calls to them.
+    """Rewrite the functions whose buffer results all have static shapes, and the calls to them;
+    also of those that are only declared, as their definitions are compiled like that.
 
     A buffer that the function allocates and returns becomes the parameter itself; what it returns
-    otherwise (a parameter, a constant, a buffer returned before) is copied.
+    otherwise (a parameter, a constant, a buffer returned before) is copied. Raises UserError for
+    calls of declared functions that return buffers of other shapes, who would own which.
     """
     bindings = bindings_of(module)
     with module.context, bindings.ir.Location.unknown():
@@ -34,7 +39,12 @@ def results_to_parameters(module: Any) -> None:
             for function in functions_of(module)
             if _rewrite_function(bindings, function)
         }
-        for call in find(module, "func.call"):
+        calls = find(module, "func.call")
+        called = {call.attributes["callee"].value for call in calls}
+        for declaration in declarations_of(module):
+            if name_of(declaration) in called and _rewrite_declaration(bindings, declaration):
+                changed.add(name_of(declaration))
+        for call in calls:
             if call.attributes["callee"].value in changed:
                 _rewrite_call(bindings, call)
 
@@ -60,6 +70,28 @@ def _rewrite_function(bindings: Bindings, function: Any) -> bool:
         _rewrite_return(bindings, op, buffers, parameters, may_replace=len(returns) == 1)
     inputs = [argument.type for argument in blocks[0].arguments]
     scalars = [r for r, buffer in zip(type_.results, buffers, strict=True) if not buffer]
+    function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(inputs, scalars))
+    set_argument_attributes(function, attributes)
+    if "res_attrs" in function.attributes:
+        del function.attributes["res_attrs"]
+    return True
+
+
+def _rewrite_declaration(bindings: Bindings, function: Any) -> bool:
+    ir = bindings.ir
+    type_ = function.attributes["function_type"].value
+    buffers = [result for result in type_.results if is_buffer(result)]
+    if not buffers:
+        return False
+    if not all(_is_static(ir, result) for result in buffers):
+        raise UserError(
+            f"@{name_of(function)} is defined elsewhere, and it is not known who frees the buffers "
+            "of dynamic shape that it returns: let it write to parameters instead",
+            describe(function.location),
+        )
+    scalars = [result for result in type_.results if not is_buffer(result)]
+    inputs = [*type_.inputs, *buffers]
+    attributes = [*argument_attributes(function), *({} for _ in buffers)]
     function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(inputs, scalars))
     set_argument_attributes(function, attributes)
     if "res_attrs" in function.attributes:
@@ -109,9 +141,20 @@ def _rewrite_call(bindings: Bindings, call: Any) -> None:
 def _is_own_allocation(ir: Any, value: Any, entry: Any) -> bool:
     if isinstance(value.owner, ir.Block) or value.owner.operation.name != "memref.alloc":
         return False
-    if any(use.owner.operation.name == "memref.assume_alignment" for use in value.uses):
-        return False  # what a caller gives need not be aligned like that
+    if _is_taken_to_be_aligned(value):
+        return False  # what a caller gives need not be
     return bool(value.owner.operation.block == entry)
+
+
+def _is_taken_to_be_aligned(buffer: Any) -> bool:
+    """Whether an access to a buffer, or to a part of it, says how its address is aligned."""
+    for use in buffer.uses:
+        operation = use.owner.operation
+        if operation.name == "memref.assume_alignment" or "alignment" in operation.attributes:
+            return True
+        if operation.name in VIEWS and any(map(_is_taken_to_be_aligned, operation.results)):
+            return True
+    return False
 
 
 def is_buffer(type_: Any) -> bool:

@@ -95,6 +95,11 @@ class _Interpreter:
             return [self._constant(operation, operation.attributes["value"])]
         if operation.name == "tensor.pad":
             return [padded(operation, operands, values)]
+        if operation.name == "arith.select" and self._is_buffer(operation.results[0]):
+            condition, *buffers = operands
+            if condition.unsure:
+                raise unsupported(operation)
+            return [buffers[0 if condition.value else 1]]  # itself: it may be written to
         if operation.name in SHAPE_OPERATIONS:
             return SHAPE_OPERATIONS[operation.name](operation, operands)
         return [evaluate_scalar(operation, operands)]
@@ -110,6 +115,10 @@ class _Interpreter:
         structured.run(operands, values)
         self._look_at(operation, outputs)
         return outputs[: len(operation.results)]
+
+    def _is_buffer(self, value: Any) -> bool:
+        ir = bindings_of(self.module).ir
+        return isinstance(value.type, ir.MemRefType | ir.UnrankedMemRefType)
 
     def _global(self, name: str) -> Numbers:
         if name not in self._globals:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -93,15 +94,27 @@ def _slices(operation: Any, dynamic: Sequence[Numbers]) -> tuple[slice, ...]:
         return [next(left) if size == _DYNAMIC else size for size in operation.attributes[name]]
 
     parts: Iterator[list[int]] = map(sizes, ("static_offsets", "static_sizes", "static_strides"))
-    return tuple(
-        slice(offset, offset + (size - 1) * stride + 1 if size else offset, stride)
-        for offset, size, stride in zip(*parts, strict=True)
-    )
+    found = tuple(zip(*parts, strict=True))
+    if not all(stride for _, _, stride in found):
+        raise unsupported(operation)
+    return tuple(_slice(*part) for part in found)
+
+
+def _slice(offset: int, size: int, stride: int) -> slice:
+    if not size:
+        return slice(offset, offset)
+    end = offset + size * stride
+    return slice(offset, None if end < 0 else end, stride)
 
 
 def _kept(shape: Sequence[int], type_: Any) -> Sequence[int]:
     """`shape` without the axes that a rank-reducing slice drops, which have one element."""
-    return shape if type_.rank == len(shape) else list(type_.shape)
+    single = [axis for axis, size in enumerate(shape) if size == 1]
+    for dropped in combinations(single, len(shape) - type_.rank):
+        kept = [size for axis, size in enumerate(shape) if axis not in dropped]
+        if all(size in (known, _DYNAMIC) for known, size in zip(kept, type_.shape, strict=True)):
+            return kept
+    raise AssertionError(f"{type_} is no slice of shape {shape}")  # the verifier says so before
 
 
 def padded(operation: Any, operands: list[Numbers], values: Mapping[Any, Numbers]) -> Numbers:
@@ -113,10 +126,12 @@ def padded(operation: Any, operands: list[Numbers], values: Mapping[Any, Numbers
         for name in ("static_low", "static_high")
     )
     yielded = operation.regions[0].blocks[0].operations[0].operation
-    if yielded.name != "tensor.yield":
+    if yielded.name != "tensor.yield" or yielded.operands[0] not in values:
         raise unsupported(operation)
     padding = values[yielded.operands[0]]
     widths = list(zip(low, high, strict=True))
+    if min(*low, *high, 0) < 0:
+        raise unsupported(operation)
 
     parts = zip(source.parts, padding.parts, strict=True)
     return Numbers(*(np.pad(part, widths, constant_values=filler) for part, filler in parts))

@@ -12,3 +12,17 @@ func.func @freed(%i: tensor<1x12x12x4xf32>, %w: tensor<3x3x4x20xf32>,
       outs(%o : tensor<1x10x10x20xf32>) -> tensor<1x10x10x20xf32>
   return %0 : tensor<1x10x10x20xf32>
 }
+
+// Memory for panels is allocated and freed by hand, which deallocation leaves as it is.
+
+// CHECK-LABEL: func.func @packed
+// CHECK:         %[[PANELS:.+]] = memref.alloc() {alignment = 64 : i64, bufferization.manual_deallocation, mopt.scratch}
+// CHECK:         memref.dealloc %[[PANELS]] {bufferization.manual_deallocation}
+// CHECK-NOT:     memref.dealloc %[[PANELS]]
+func.func @packed(%i: tensor<1x4x12x12xf32>, %w: tensor<20x4x3x3xf32>,
+                  %o: tensor<1x20x10x10xf32>) -> tensor<1x20x10x10xf32> {
+  %0 = linalg.conv_2d_nchw_fchw
+      ins(%i, %w : tensor<1x4x12x12xf32>, tensor<20x4x3x3xf32>)
+      outs(%o : tensor<1x20x10x10xf32>) -> tensor<1x20x10x10xf32>
+  return %0 : tensor<1x20x10x10xf32>
+}

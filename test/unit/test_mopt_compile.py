@@ -169,6 +169,83 @@ def test_modules_call_each_other(run, type_, how):
     assert subprocess.run(["./main"]).returncode == 41
 
 
+def test_functions_of_other_modules_return_buffers(run):
+    """Of static shape: they write them where the caller says, as their definitions do."""
+    Path("caller.mlir").write_text(
+        """func.func private @twice(memref<4xf32>) -> (f32, memref<4xf32>)
+        func.func private @tensors(tensor<4xf32>) -> tensor<4xf32>
+        func.func @f(%a: memref<4xf32>, %b: memref<4xf32>) -> f32 {
+          %s, %c = call @twice(%a) : (memref<4xf32>) -> (f32, memref<4xf32>)
+          %t = bufferization.to_tensor %c restrict : memref<4xf32> to tensor<4xf32>
+          %u = call @tensors(%t) : (tensor<4xf32>) -> tensor<4xf32>
+          bufferization.materialize_in_destination %u in restrict writable %b
+              : (tensor<4xf32>, memref<4xf32>) -> ()
+          return %s : f32
+        }"""
+    )
+    Path("callee.mlir").write_text(
+        """func.func @twice(%a: memref<4xf32>) -> (f32, memref<4xf32>) {
+          %b = memref.alloc() : memref<4xf32>
+          linalg.add ins(%a, %a : memref<4xf32>, memref<4xf32>) outs(%b : memref<4xf32>)
+          %one = arith.constant 1.0 : f32
+          return %one, %b : f32, memref<4xf32>
+        }
+        func.func @tensors(%a: tensor<4xf32>) -> tensor<4xf32> {
+          %e = tensor.empty() : tensor<4xf32>
+          %r = linalg.add ins(%a, %a : tensor<4xf32>, tensor<4xf32>)
+              outs(%e : tensor<4xf32>) -> tensor<4xf32>
+          return %r : tensor<4xf32>
+        }"""
+    )
+    for name in ("caller", "callee"):
+        code, errors = run(f"{name}.mlir", "-o", f"{name}.o", "--machine", "haswell")
+        assert (code, "error" in errors) == (0, False), errors
+    Path("main.c").write_text(
+        "float f(float *, float *);\n"
+        "int main(void) { float a[4] = {1, 2, 3, 4}, b[4] = {0}; float s = f(a, b);\n"
+        "  return 10 * b[1] + b[3] + s + 100 * (a[0] != 1); }"
+    )
+    subprocess.run(["cc", "main.c", "caller.o", "callee.o", "-o", "main"], check=True)
+    assert subprocess.run(["./main"]).returncode == 97
+
+
+@pytest.mark.parametrize(("type_", "given", "seen"), [("i1", 6, 0), ("i8", 200, -56 % 256)])
+def test_narrow_integers_are_extended_for_other_functions(run, type_, given, seen):
+    """As the calling convention has it: callees look at all of an int."""
+    Path("caller.mlir").write_text(
+        f"""func.func private @g({type_}) -> i32
+        func.func @f(%x: i32) -> i32 {{
+          %narrow = arith.trunci %x : i32 to {type_}
+          %r = call @g(%narrow) : ({type_}) -> i32
+          return %r : i32
+        }}"""
+    )
+    assert run("caller.mlir", "-o", "caller.o", "--machine", "haswell") == (0, "")
+    Path("main.c").write_text(
+        "int f(int); int g(int x) { return x; }\n"
+        f"int main(void) {{ return f({given} + 256) & 255; }}"
+    )
+    subprocess.run(["cc", "-O2", "main.c", "caller.o", "-o", "main"], check=True)
+    assert subprocess.run(["./main"]).returncode == seen
+
+
+def test_buffers_of_dynamic_shape_from_elsewhere_are_refused(run):
+    Path("caller.mlir").write_text(
+        """func.func private @g() -> memref<?xf32>
+        func.func @f(%b: memref<4xf32>) {
+          %c = call @g() : () -> memref<?xf32>
+          %d = memref.cast %c : memref<?xf32> to memref<4xf32>
+          memref.copy %d, %b : memref<4xf32> to memref<4xf32>
+          return
+        }"""
+    )
+    code, errors = run("caller.mlir", "-o", "caller.o", "--machine", "haswell")
+    assert code == 1
+    assert (
+        "caller.mlir:1:1: error: @g is defined elsewhere, and it is not known who frees" in errors
+    )
+
+
 @pytest.mark.parametrize(("element", "zero"), [("f32", "0.0"), ("i32", "0")])
 def test_zeros_are_not_written_out(run, monkeypatch, element, zero):
     monkeypatch.setattr(native, "_definition", None)

@@ -447,3 +447,59 @@ def test_random_programs_end_up_between_the_limits(parse, element, seed):
         same = (result == expected.value.astype(dtype)) | np.isnan(result + expected.value)
     assert result.dtype == dtype
     assert (inside | same).all()
+
+
+def test_slices_backwards_and_without_single_axes(parse):
+    module = parse("""
+      func.func @f(%a: memref<6x4xf32>, %b: memref<4xf32>, %n: index) {
+        %back = memref.subview %a[5, 1] [6, 1] [-1, 1]
+            : memref<6x4xf32> to memref<6xf32, strided<[-4], offset: 21>>
+        %part = memref.subview %back[1] [4] [1] : memref<6xf32, strided<[-4], offset: 21>>
+            to memref<4xf32, strided<[-4], offset: 17>>
+        memref.copy %part, %b : memref<4xf32, strided<[-4], offset: 17>> to memref<4xf32>
+        return
+      }
+      func.func @g(%a: tensor<1x6x4xf32>, %n: index, %m: index) -> tensor<?x?xf32> {
+        %0 = tensor.extract_slice %a[0, 1, 1] [1, %n, %m] [1, 1, 1]
+            : tensor<1x6x4xf32> to tensor<?x?xf32>
+        return %0 : tensor<?x?xf32>
+      }""")
+    a = GENERATOR.standard_normal((6, 4)).astype(np.float32)
+    written = evaluate(module, "f", [a, np.zeros(4, np.float32), 0]).arguments[1]
+    np.testing.assert_array_equal(written.value, a[4:0:-1, 1])
+    (part,) = evaluate(module, "g", [a[None], 5, 3]).results
+    np.testing.assert_array_equal(part.value, a[1:6, 1:4])
+
+
+@pytest.mark.parametrize(
+    "pad", ["low[-1] high[1] { ^bb0(%i: index): tensor.yield %zero : f32 }", None]
+)
+def test_padding_that_the_reference_does_not_know(parse, pad):
+    own = """low[1] high[1] {
+      ^bb0(%i: index):
+        %x = arith.index_cast %i : index to i32
+        %y = arith.sitofp %x : i32 to f32
+        tensor.yield %y : f32 }"""
+    module = parse(f"""
+      func.func @f(%a: tensor<4xf32>) -> tensor<?xf32> {{
+        %zero = arith.constant 0.0 : f32
+        %0 = tensor.pad %a {pad or own} : tensor<4xf32> to tensor<{4 if pad else 6}xf32>
+        %1 = tensor.cast %0 : tensor<{4 if pad else 6}xf32> to tensor<?xf32>
+        return %1 : tensor<?xf32>
+      }}""")
+    with pytest.raises(NotInReferenceError, match=r"tensor\.pad"):
+        evaluate(module, "f", [np.ones(4, np.float32)])
+
+
+def test_a_buffer_that_is_selected_is_that_buffer(parse):
+    module = parse("""
+      func.func @f(%c: i1, %a: memref<4xf32>, %b: memref<4xf32>) {
+        %m = arith.select %c, %a, %b : memref<4xf32>
+        %one = arith.constant 1.0 : f32
+        linalg.fill ins(%one : f32) outs(%m : memref<4xf32>)
+        return
+      }""")
+    for chosen in (True, False):
+        arrays = [np.zeros(4, np.float32) for _ in range(2)]
+        _, a, b = evaluate(module, "f", [np.bool_(chosen), *arrays]).arguments
+        assert (a.value.all(), b.value.all()) == (chosen, not chosen)
