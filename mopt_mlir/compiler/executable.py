@@ -36,7 +36,7 @@ class Executable:
         if not isinstance(name, str):
             raise TypeError(f"a function is named by a text, not by {type(name).__name__}")
         if name not in self._functions:
-            raise UserError(_unknown(name, tuple(self._functions)))
+            raise UserError(no_function(name, tuple(self._functions)))
         return self._functions[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -72,6 +72,7 @@ def load(lowered: LoweredModule, target: Target) -> Executable:
     )
 
 
-def _unknown(name: str, known: tuple[str, ...]) -> str:
+def no_function(name: str, known: tuple[str, ...]) -> str:
+    """That there is no `name`, and which functions there are."""
     none = "the module has none whose arguments could be given from outside"
     return f"no function '{name}'; {instead_of(name, known) if known else none}"

@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 from mopt_mlir.bindings import bindings_of
 from mopt_mlir.compiler.arguments import bytes_of, random_arguments
 from mopt_mlir.compiler.compilation import compile_with
+from mopt_mlir.compiler.executable import no_function
 from mopt_mlir.compiler.options import DEFAULTS, CompileOptions
 from mopt_mlir.compiler.trial import time_call
 from mopt_mlir.diagnostics import UserError, describe, emit
-from mopt_mlir.func_ops import functions_of, name_of
+from mopt_mlir.func_ops import functions_of, is_public, name_of
 from mopt_mlir.lowering.entries import Entry, Parameter
 from mopt_mlir.machine.flushing import flush_caches
 from mopt_mlir.measuring.memory import check_memory
@@ -112,6 +113,9 @@ def run_entry(
     with errors_raised():
         module = load_module(source)
         if entry is not None:
+            known = tuple(name_of(f) for f in functions_of(module) if is_public(f))
+            if entry not in known:  # before anything is planned and compiled
+                raise UserError(no_function(entry, known))
             keep_only(entry, module)
     executable = compile_with(module, options)
     if entry is None:

@@ -21,7 +21,9 @@ func.func @freed(%i: tensor<1x12x12x4xf32>, %w: tensor<3x3x4x20xf32>,
 // CHECK-NOT:     memref.dealloc %[[PANELS]]
 func.func @packed(%i: tensor<1x4x12x12xf32>, %w: tensor<20x4x3x3xf32>,
                   %o: tensor<1x20x10x10xf32>) -> tensor<1x20x10x10xf32> {
-  %0 = linalg.conv_2d_nchw_fchw
+  %0 = linalg.conv_2d_nchw_fchw {mopt.plan = {
+      machine = "znver5", threads = 1, packing = "whole", levels = [],
+      microkernel = {lanes = "k", vector = 16, tile = {k = 16, w = 10}, reduction = ["c", "r", "s"]}}}
       ins(%i, %w : tensor<1x4x12x12xf32>, tensor<20x4x3x3xf32>)
       outs(%o : tensor<1x20x10x10xf32>) -> tensor<1x20x10x10xf32>
   return %0 : tensor<1x20x10x10xf32>
