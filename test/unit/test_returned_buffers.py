@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from mopt_mlir import UserError, compile
+from mopt_mlir.buffers import aligned_bytes
 
 F32 = np.float32
 
@@ -146,3 +147,22 @@ def test_a_call_that_cannot_be_inlined_is_refused_with_its_location():
     message = r"<text>:11:\d+: error: @either returns a buffer, .* let it write to a parameter"
     with pytest.raises(UserError, match=message):
         compiled(text)
+
+
+def test_a_buffer_that_is_accessed_as_aligned_stays_the_functions_own():
+    """What a caller gives may begin anywhere."""
+    source = """
+    func.func @f(%a: memref<16xf32>) -> memref<16xf32> {
+      %zero = arith.constant 0 : index
+      %r = memref.alloc() {alignment = 64} : memref<16xf32>
+      %part = memref.subview %r[0] [16] [1] : memref<16xf32> to memref<16xf32, strided<[1]>>
+      %v = vector.load %a[%zero] : memref<16xf32>, vector<16xf32>
+      vector.store %v, %part[%zero] {alignment = 64}
+          : memref<16xf32, strided<[1]>>, vector<16xf32>
+      return %r : memref<16xf32>
+    }"""
+    function = compiled(source)
+    memory = aligned_bytes(128)
+    out, a = memory[4:68].view(np.float32), np.arange(16, dtype=np.float32)
+    function(a, out=out)
+    assert np.array_equal(out, a)
