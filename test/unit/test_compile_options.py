@@ -102,6 +102,11 @@ def test_values_of_another_type_are_refused(options, message):
         mopt_mlir.compile("module {}", **options)
 
 
+def test_what_other_passes_do_not_know_is_refused():
+    with pytest.raises(UserError, match="require_tiled=True is asked of mopt-tile, which passes="):
+        CompileOptions(passes="canonicalize", require_tiled=True)
+
+
 def test_a_machine_is_a_name_and_no_more():
     with pytest.raises(UserError, match=r"unknown machine 'znver5\} threads=2 \{'"):
         mopt_mlir.compile("module {}", machine="znver5} threads=2 {")

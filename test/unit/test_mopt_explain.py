@@ -239,7 +239,12 @@ def test_without_matplotlib_nothing_is_written(run: Run, monkeypatch: pytest.Mon
         (["none.json", "--format", "html"], "error: there is no convolution to explain"),
         (
             ["crowd.mlir"],
-            "crowd.mlir:4:3: error: its plan is for 64 threads, machine 'haswell' has",
+            "crowd.mlir:4:3: error: its plan is for 64 threads, machine 'haswell' has 4 cores; "
+            "name one with as many, as in --machine haswell,cores=64",
+        ),
+        (
+            ["crowd.mlir", "--machine", "haswell,L2.size=131072"],
+            "as in --machine haswell,L2.size=131072,cores=64",
         ),
         (["--operator", "R22"], "error: no operator 'R22'; did you mean 'R2'?"),
         (["table1", "--operator", "?"], "error: no operator '?'; known: Y0, Y2,"),

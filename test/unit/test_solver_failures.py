@@ -185,6 +185,12 @@ def test_no_core_is_refused(search: Callable[..., Any]) -> None:
         search(PROBLEM, MACHINE, 0)
 
 
+@pytest.mark.parametrize("gap", [-0.1, 0.0, 1.0, float("nan")])
+def test_a_gap_that_is_none_is_refused(gap: float) -> None:
+    with pytest.raises(ValueError, match=f"gap is {gap}, not between 0 and 1"):
+        solve(PROBLEM, MACHINE, gap=gap)
+
+
 def test_a_dearer_plan_proves_nothing_of_what_was_left_out_before(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

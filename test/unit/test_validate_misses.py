@@ -59,6 +59,15 @@ def test_why_a_choice_among_the_sample_loses(chosen, best, uncertainty, reason):
     assert misses.reasons_of([found]) == [reason]
 
 
+def test_few_plans_leave_room_for_larger_errors():
+    """Four that are off by 0.1 have a standard deviation of 0.1155: by Student's t one more is
+    within 3.182 * sqrt(1 + 1/4) of these in 95% of cases."""
+    others = [(1.3, sign * 0.1) for sign in (1, -1) * 2]
+    (miss,) = misses.sample_misses(trial((1.0, 0.3), (1.001, 0.0), *others))
+    assert miss.tolerance == pytest.approx(3.182 * (5 / 4) ** 0.5 * 0.1155, rel=2e-3)
+    assert miss.reason == misses.USUAL
+
+
 @pytest.mark.parametrize(("others", "reason"), [(3, misses.UNKNOWN), (4, misses.MISJUDGED)])
 def test_the_errors_of_few_plans_say_little_of_what_is_usual(others, reason):
     """The two that are judged are none of them: of five plans, none is two standard deviations of

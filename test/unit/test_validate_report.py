@@ -288,6 +288,13 @@ def test_what_was_measured_before_is_compared_with_and_not_judged(tmp_path):
     assert repeat.shift(0.5) == pytest.approx(0.0, abs=1e-9)
     assert repeat.shift(1.0) == pytest.approx(1.5)
     assert repeat.losses == {"R0": pytest.approx(1 - 0.8 / 1.6)}
+    (verdict,) = now.verdicts
+    lucky = max(verdict.sample, key=lambda point: point.seconds)
+    slow = {k: replace(p, final=True) for k, p in verdict.points.items()}
+    first = replace(lucky, seconds=lucky.seconds / 99, final=False)  # in its first rounds only
+    points = {**slow, lucky.key: first}
+    again = replace(now, verdicts=(replace(verdict, points=points),))
+    assert repeats.Repeat(again, before).losses == {"R0": pytest.approx(1 - 0.8 / 1.6)}
     document.write_document(tmp_path / "docs", [now, before], {}, [])
     text = (tmp_path / "docs/validation.md").read_text()
     losses = (f"{one.top_loss(1):.1%}" for one in (*before.verdicts, *now.verdicts))
