@@ -30,7 +30,7 @@ def results_to_parameters(module: Any) -> None:
 
     A buffer that the function allocates and returns becomes the parameter itself; what it returns
     otherwise (a parameter, a constant, a buffer returned before) is copied. Raises UserError for
-    calls of declared functions that return buffers of other shapes, who would own which.
+    calls of declared functions that return buffers of other shapes: nobody knows who frees these.
     """
     bindings = bindings_of(module)
     with module.context, bindings.ir.Location.unknown():

@@ -72,6 +72,18 @@ def test_a_proof_takes_few_nodes() -> None:
     assert found.bound >= below * (1 - 1e-4)
 
 
+def test_tiles_too_small_for_all_cores_are_not_cut_off() -> None:
+    """Rows that come one at a time, of which one core of eight takes each: it brings in more of
+    them than the eighth that a core covers at least."""
+    problem = conv2d(k=8, h=56, w=6, c=4, r=3, s=1)
+    machine = replace(by_name("haswell"), cores=8)
+    options = choices(problem, machine, 8, constant_weights=True)
+    split = next(choice for choice in options if choice.ways("h") == 8)
+    program = Formulation(problem, machine, [split], 1.0, table=0)
+    program.add(program.x["L3", "h"] <= 1e-9)
+    assert program.solve(below=1.0, time_limit=20, gap=0.01).starts
+
+
 @pytest.mark.parametrize("seed", [*range(40), 86, 112, 119])
 def test_no_plan_costs_less_than_the_bound(seed: int) -> None:
     problem, machine, threads, constant = random_case(1000 + seed)
