@@ -86,7 +86,7 @@ def _configurations(slugs: Sequence[str]) -> list[Configuration]:
 def _measure(
     arguments: argparse.Namespace, configuration: Configuration, path: Path, resume: bool
 ) -> Comparison:
-    _check_positive(arguments, "repeat", "seconds")
+    check_positive(arguments, "repeat", "seconds")
     operators = read_operators(arguments.operators, arguments.only)
     for operator in operators:
         try:
@@ -118,10 +118,11 @@ def _measure(
     return Comparison.of(results)
 
 
-def _check_positive(arguments: argparse.Namespace, *names: str) -> None:
+def check_positive(arguments: argparse.Namespace, *names: str) -> None:
+    """Raise UserError where an option is not a positive number."""
     for name in names:
         if not 0 < (value := getattr(arguments, name)) < inf:
-            raise UserError(f"{name}={value}: must be positive and finite")
+            raise UserError(f"{name.replace('_', '-')}={value}: must be positive and finite")
 
 
 @contextmanager
@@ -187,7 +188,7 @@ def _verdict(comparisons: Sequence[Comparison]) -> int:
 
 def scale(arguments: argparse.Namespace) -> int:
     """Measure how things grow, and print the tables."""
-    _check_positive(arguments, "repeat")
+    check_positive(arguments, "repeat")
     operators = read_operators("table1", arguments.only)
     with progress_bar("scale", 1) as (progress, _):
         scale = measure_scale(

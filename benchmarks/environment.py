@@ -8,6 +8,8 @@ import subprocess
 import sys
 from dataclasses import asdict
 from datetime import datetime, timezone
+from functools import cache
+from hashlib import sha256
 from importlib import metadata
 from pathlib import Path
 from time import sleep
@@ -18,6 +20,11 @@ from mopt_mlir.diagnostics import UserError
 ROOT = Path(__file__).resolve().parents[1]
 PEERS_PYTHON = ROOT / ".venv-bench" / "bin" / "python"
 """Where `make bench-peers` installs the peers."""
+
+_GENERATOR = (
+    *(f"{name}.py" for name in ("plan", "microkernel", "vector_access", "loop_nest", "buffers")),
+    *(f"{name}/**/*.py" for name in ("codegen", "compiler", "linalg", "lowering")),
+)
 
 _SYSFS = Path("/sys/devices/system/cpu")
 
@@ -120,6 +127,20 @@ def commit() -> str | None:
     if head is None:
         return None
     return head + ("-dirty" if _git("status", "--porcelain", "--untracked-files=no") else "")
+
+
+@cache
+def generator_version() -> str:
+    """A hash of the sources that the code of a given plan depends on: a commit tells them only
+    where no file differs from it."""
+    import mopt_mlir
+
+    digest = sha256()
+    root = Path(str(mopt_mlir.__file__)).parent
+    for pattern in _GENERATOR:
+        for path in sorted(root.glob(pattern)):
+            digest.update(path.read_bytes())
+    return digest.hexdigest()[:12]
 
 
 def _git(*arguments: str) -> str | None:

@@ -19,7 +19,7 @@ from .summary import Summary
 KIND = "mopt-bench run"
 FORMAT = 1
 
-_MUST_AGREE = ("commit", "cpu")
+_MUST_AGREE = ("commit", "generator", "cpu", "planned for")
 """Of what was measured, so that one file never mixes two of them; and all arguments."""
 
 
@@ -169,7 +169,9 @@ def _parsed(path: Path) -> Any:
 
 
 def _identity(head: Mapping[str, Any], key: str) -> Any:
-    return head["machine"]["cpu"] if key == "cpu" else head[key]
+    if key == "planned for":  # hosts of one name may have CPUs of several kinds
+        return head["machine"].get("planned_for", {}).get("cpu")
+    return head["machine"]["cpu"] if key == "cpu" else head.get(key)
 
 
 def _finite(data: dict[str, Any]) -> dict[str, Any]:

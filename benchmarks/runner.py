@@ -104,6 +104,7 @@ def run_benchmark(
             )
         progress.step("measuring bandwidths")
         results.head["bandwidths"] = measure_bandwidths(cpus)
+        _check_versions(results.head["versions"], crew.versions, request)
         results.head["versions"] |= crew.versions
         results.head["unavailable"] = crew.unavailable
         for operator in request.operators:
@@ -130,6 +131,7 @@ def _start(request: Request) -> Results:
     head: dict[str, Any] = {
         "date": environment.today(),
         "commit": environment.commit(),
+        "generator": environment.generator_version(),
         "arguments": request.arguments(),
         "machine": environment.describe_machine(),
         "versions": environment.own_versions(),
@@ -146,6 +148,17 @@ def _start(request: Request) -> Results:
             raise UserError(f"{reason}; name another file", str(request.path))
     known |= head["operators"]
     return results
+
+
+def _check_versions(before: Mapping[str, str], now: Mapping[str, str], request: Request) -> None:
+    """Raise UserError where a file that is continued has figures of another version of a peer."""
+    for name, version in now.items():
+        if before.get(name, version) != version:
+            raise UserError(
+                f"cannot resume: measured with {name} {before[name]}, and this is {version}; name "
+                "another file",
+                str(request.path),
+            )
 
 
 def sizes_of(operator: Workload) -> dict[str, Any]:
@@ -215,8 +228,8 @@ class _Contest:
             return
         cold = self.request.configuration.cold
         drop = COLD_DROPPED if cold else WARM_UP
-        if entrant.is_limited:
-            drop = 0  # where a run takes so long, what came before it does not matter
+        if entrant.is_limited and not cold:
+            drop = 0  # a run that takes so long fills the caches by itself
         answer = self.crew.ask(entrant.peer, self.name, "run", count=count, drop=drop, cold=cold)
         if answer is None:
             entrant.is_out = True

@@ -96,6 +96,7 @@ def _start(path: Path, arguments: dict[str, Any]) -> Scale:
     head = {
         "date": environment.today(),
         "commit": environment.commit(),
+        "generator": environment.generator_version(),
         "machine": environment.describe_machine(),
         "versions": environment.own_versions(),
         "arguments": arguments,

@@ -11,6 +11,9 @@ if TYPE_CHECKING:
 ALIGNMENT = 64
 """Bytes: a cache line, and the widest vector."""
 
+ADDRESSABLE_BYTES = 1 << 63
+"""Where the strides of a larger type overflow, MLIR ends the process."""
+
 SCRATCH = "mopt.scratch"
 """An attribute that marks memory for packed weights and partial sums, which lowering keeps from
 call to call."""

@@ -159,7 +159,6 @@ class _Builder:
 
     def _pack(self, cores: int) -> Packing:
         """That of the weights that the loops so far leave."""
-        self.packs = False
         weights = self.problem.weights
         block = {dim: self.sizes[dim] for dim in self.problem.names if dim in weights.dims}
         padded = dict(block)

@@ -37,7 +37,7 @@ class Microkernel:
 
     @property
     def accumulators(self) -> int:
-        """Of a whole register tile, each a vector."""
+        """Accumulators, each one vector, of a whole register tile."""
         return prod(self.tile.values()) // self.vector
 
     def check(self, problem: Problem) -> None:

@@ -15,11 +15,12 @@ from functools import cached_property
 from math import prod
 
 MOST_POINTS = 1 << 22
-"""Of a dim: what plans are made for, and up to which image dims are fused, as 2048 by 2048 pixels.
-The planner lists the tile sizes of a dim, and looks at each of its points for bounds."""
+"""The largest extent of a dim that plans are made for, and that image dims are fused into: 2048 by
+2048 pixels. The planner lists the tile sizes of a dim, and looks at each of its points for
+bounds."""
 
 MOST_BYTES = 1 << 60
-"""Of a tensor: what the planner counts with integers of 64 bits."""
+"""The largest tensor: the planner counts with integers of 64 bits."""
 
 TENSORS = ("input", "weights", "output")
 """The names of `Problem.tensors`, in their order."""
@@ -157,6 +158,11 @@ class Problem:
     @cached_property
     def reduction_dims(self) -> tuple[str, ...]:
         return tuple(dim.name for dim in self.dims if dim.role.is_reduction)
+
+    @cached_property
+    def pixel_dims(self) -> tuple[str, ...]:
+        """Dims of input and output alike: loops over them read the same weights again."""
+        return tuple(dim for dim in self.parallel_dims if dim in self.input.dims)
 
     def check_size(self) -> None:
         """Raise NoPlanError for a problem that is too large to be planned."""

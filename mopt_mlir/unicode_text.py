@@ -18,6 +18,12 @@ def is_unicode(attribute: Any) -> bool:
     return True
 
 
+def printable(text: str) -> str:
+    """`text`, with bytes of a file's name that are not UTF-8 written as `\\xe9`: MLIR, and files,
+    take no others."""
+    return text.encode(errors="surrogateescape").decode(errors="backslashreplace")
+
+
 def unescaped(printed: str) -> bytes:
     """What MLIR has printed, with the bytes that it has escaped."""
     return _ESCAPED.sub(_byte, printed.encode())

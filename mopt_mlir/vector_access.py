@@ -118,7 +118,7 @@ def keeps_sums_in_output(problem: Problem, kernel: Microkernel) -> bool:
         return False
     if kernel.lanes in problem.input.dims:
         return True
-    pixels = [dim for dim in problem.parallel_dims if dim in problem.input.dims]
+    pixels = problem.pixel_dims
     steps = [output.step(dim) for dim in pixels if problem.extent(dim) > 1]
     known = [abs(step) for step in steps if step is not None]
     return not known or min(known) * output.element.size % SHARED_SETS_BYTES != 0

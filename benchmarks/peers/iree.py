@@ -20,6 +20,11 @@ FLAGS = (
 )
 
 
+_SPIN_MICROSECONDS = 100_000
+"""How long workers wait spinning, as OpenMP's threads do for all peers: longer than caches take to
+be flushed."""
+
+
 def create(name: str) -> Iree:
     return Iree()
 
@@ -69,7 +74,10 @@ class Iree:
         runtime = self._runtime
         if threads == 1:
             return runtime.get_device("local-sync")
-        runtime.flags.parse_flags(f"--task_topology_group_count={threads}")
+        runtime.flags.parse_flags(
+            f"--task_topology_group_count={threads}",
+            f"--task_worker_spin_us={_SPIN_MICROSECONDS}",
+        )
         return runtime.get_device("local-task")
 
     def _buffer_view(self, device: Any, array: Array) -> Any:

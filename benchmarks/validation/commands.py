@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from math import inf
 from pathlib import Path
 
 from mopt_mlir.diagnostics import UserError
@@ -12,7 +11,7 @@ from mopt_mlir.planning.operators import TABLE1
 from mopt_mlir.wording import guess
 
 from .. import environment
-from ..commands import console, progress_bar
+from ..commands import check_positive, console, progress_bar
 from ..operators import problem_of, read_operators, version
 from ..workloads import LAYOUTS, Workload
 from .measure import Request as Measuring
@@ -27,8 +26,7 @@ _NOTHING_MEASURED = "no measurements; mopt-validate measure writes them to {}"
 
 def measure(arguments: argparse.Namespace) -> int:
     """Time plans."""
-    for name in ("samples", "rounds", "final_rounds", "seconds"):
-        _check_positive(arguments, name)
+    check_positive(arguments, "samples", "rounds", "final_rounds", "seconds")
     operators = _operators(arguments)
     title = _title(arguments)
     make_directory(arguments.directory)
@@ -55,7 +53,7 @@ def simulate(arguments: argparse.Namespace) -> int:
     from .trials import title_of
 
     jobs = len(environment.core_cpus()) if arguments.jobs is None else arguments.jobs
-    _check_positive(arguments, "accesses")
+    check_positive(arguments, "accesses")
     if jobs < 1:
         raise UserError(f"jobs={jobs}: must be positive")
     files = arguments.files or _measured(arguments.directory)
@@ -142,11 +140,5 @@ def _title(arguments: argparse.Namespace) -> str:
     """The operators, their layout, if it is not the usual one, and the instruction set, as files
     are named: `table1-native`."""
     layout = "" if arguments.layout == LAYOUTS[0] else f"-{arguments.layout}"
-    warm = "" if getattr(arguments, "cold", True) else "-warm"
+    warm = "" if arguments.cold else "-warm"
     return f"{Path(arguments.operators).stem}{layout}-{arguments.isa}{warm}"
-
-
-def _check_positive(arguments: argparse.Namespace, name: str) -> None:
-    value = getattr(arguments, name)
-    if not 0 < value < inf:
-        raise UserError(f"{name.replace('_', '-')}={value}: must be positive and finite")

@@ -12,7 +12,7 @@ from mopt_mlir.codegen.prefetch import weights as prefetch_weights
 from mopt_mlir.estimate import branches, residency, times, visits
 from mopt_mlir.lowering import unroll
 from mopt_mlir.machine import by_name
-from mopt_mlir.model import cost, microkernel, packing, rates
+from mopt_mlir.model import cost, microkernel, packing, rates, room
 from mopt_mlir.solver import incumbent
 from mopt_mlir.vector_access import SHARED_SETS_BYTES
 
@@ -34,7 +34,7 @@ def _shared_costs() -> Rows:
     return [
         [
             "rows of weights in place that take half a page of room in L2",
-            "those half a page apart, or more",
+            f"those {room.HALF_PAGE} bytes apart, or more",
             "own plans of all three sets on Zen 4, AVX-512 and AVX2 code, channels first and last",
         ],
         [
@@ -310,9 +310,10 @@ def _machines() -> Rows:
             "own plans of Table 1 there; those of the other sets take as long without",
         ],
         [
-            "room in L1 and L2 of channels of pixels a page apart, on Zen 3",
+            "room in L1 and L2 of channels of pixels a page apart, on Zen 3 and Zen 5",
             f"{zen3.pixel_room:.0%} of a page",
-            "own plans of Table 1 with NHWC and HWCF there; those of the other sets were looked at",
+            "own plans with NHWC and HWCF: on Zen 3 of Table 1, and the other sets were looked at, "
+            "on Zen 5 of all four sets",
         ],
         [
             "bandwidth of L2 and of stores past the caches, on Zen 3",

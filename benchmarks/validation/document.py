@@ -160,11 +160,11 @@ def _span(numbers: Sequence[int]) -> str:
 def _losses(trial: Trial, drawn: set[str]) -> Iterator[str]:
     yield f"### {trial.title}\n"
     counters = any(p.counters for v in trial.verdicts for p in v.points.values())
-    plans = sum(len(verdict.points) for verdict in trial.verdicts)
-    wrong = [p for v in trial.verdicts for p in v.points.values() if not _is_right(p.error)]
+    wrong = sum(verdict.wrong for verdict in trial.verdicts)
+    plans = sum(len(verdict.points) for verdict in trial.verdicts) + wrong
     yield (
-        f"{plans} plans, of which {len(wrong)} gave wrong results; {len(trial.failed)} more could "
-        f"not be measured. Hardware counters: {'recorded' if counters else 'none on this host'}.\n"
+        f"{plans} plans, of which {wrong} gave wrong results; {len(trial.failed)} more could not "
+        f"be measured. Hardware counters: {'recorded' if counters else 'none on this host'}.\n"
     )
     if trial.head["must_agree"].get("protocol") != PROTOCOL:
         yield (
@@ -185,10 +185,6 @@ def _losses(trial: Trial, drawn: set[str]) -> Iterator[str]:
     yield markdown(tables.LOSS_COLUMNS, tables.loss_rows(trial))
     yield from _picture(f"{trial.title}-times.svg", "predicted and measured times", drawn)
     yield from _picture(f"{trial.title}-orders.svg", "plans in predicted order", drawn)
-
-
-def _is_right(error: float | None) -> bool:
-    return error is not None and error <= 1
 
 
 def _volumes(trial: Trial) -> Iterator[str]:

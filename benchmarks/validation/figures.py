@@ -76,8 +76,9 @@ def times(trial: Trial) -> bytes:
         for points, colour, label in ((sample, "#67a9cf", "sample"), (own, _COLOURS[0], "own")):
             xs, ys = [p.prediction.cost for p in points], [p.seconds for p in points]
             axes.scatter(xs, ys, s=_DOT, color=colour, label=label, linewidths=0)
-        ends = [min(p.seconds for p in own + sample), max(p.seconds for p in own + sample)]
-        axes.plot(ends, ends, color="black", linewidth=0.6)
+        if seconds := [point.seconds for point in own + sample]:
+            ends = [min(seconds), max(seconds)]
+            axes.plot(ends, ends, color="black", linewidth=0.6)
         axes.set_xscale("log")
         axes.set_yscale("log")
         axes.set_xlabel("predicted, s")

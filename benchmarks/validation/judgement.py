@@ -57,7 +57,8 @@ class Point:
 @dataclass(frozen=True)
 class Verdict:
     """One operator. `points` are its plans by key, `chosen` the keys of the model's own plan and
-    the other candidates, `again` how the reference compares with itself, relative."""
+    the other candidates, `again` how the reference compares with itself, relative, `wrong` how many
+    more plans there are whose results rounding cannot explain."""
 
     workload: Workload
     peak_gflops: float
@@ -65,6 +66,7 @@ class Verdict:
     chosen: tuple[str, ...]
     again: float
     failed: tuple[Failed, ...]
+    wrong: int = 0
 
     @property
     def name(self) -> str:

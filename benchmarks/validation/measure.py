@@ -46,7 +46,7 @@ from .records import (
     Start,
     Subject,
     appending,
-    generator_version,
+    is_right,
     joined,
     operator_of,
 )
@@ -145,17 +145,19 @@ def _in_short(operator: str, records: Sequence[Record]) -> str:
 
 
 def _head(request: Request) -> dict[str, Any]:
-    machine = environment.describe_machine()
+    machine, versions = environment.describe_machine(), environment.own_versions()
     return {
         "kind": MEASUREMENTS,
         "format": FORMAT,
         "must_agree": {
             "cpu": machine["cpu"],
+            "planned for": machine["planned_for"]["cpu"],
+            "packages": versions,
             "isa": request.isa,
             "cold": request.cold,
             "seed": request.seed,
             "operators": request.version,
-            "generator": generator_version(),
+            "generator": environment.generator_version(),
             "protocol": PROTOCOL,
         },
         "date": environment.today(),
@@ -164,7 +166,7 @@ def _head(request: Request) -> dict[str, Any]:
         "rounds": request.rounds,
         "final_rounds": request.final_rounds,
         "machine": {**machine, "planned_for": asdict(machine_for(request.isa))},
-        "versions": environment.own_versions(),
+        "versions": versions,
     }
 
 
@@ -286,6 +288,8 @@ class _Trial:
         for look in looks:
             self._note(look)
         for key, timed in pairs.items():
+            if not is_right(answers[key]["error_of_bound"]):
+                self.progress.warn(f"{self.operator.name}: plan {key} computes something else")
             self._note(
                 Measurement(
                     batch[key],

@@ -40,7 +40,8 @@ fewer than {least_volumes} plans are told, and not judged.
 
 The model was fitted to the trials of Table 1 on Zen 5 ("Constants" says what else was learnt
 where), and it shows: on other operators and another CPU its choice loses more, as a rule, though
-rank correlations are much the same everywhere. The held-out operators had the least part in it.
+rank correlations are much the same everywhere. The operators of `networks` had the least part in
+it.
 """
 
 ORDERS = """\
@@ -79,7 +80,9 @@ on average; *usual error*: the standard deviation of theirs.
   which own plans are chosen, does not.
 - *Too few good plans*: fewer than {enough} others, which cannot say what is usual.
 - *An unusual error*: the choice takes longer than predicted, or the other plan less, by more than
-  one in twenty plans with usual errors would.
+  one in twenty plans with usual errors would, of plans that nobody picked. These two were picked,
+  as the ones predicted and measured best: of twenty plans with usual errors the fastest is so far
+  off for about one operator in four.
 - *Usual errors*: no more than that. The two are predicted to take about as long, and of plans with
   such errors the one that is predicted best is seldom the fastest ("How accurate predictions have
   to be").
@@ -117,15 +120,19 @@ of then and of now. *Own plan lost*: the loss of the own plan of each day.
 COMPARISON = """\
 ## Comparison with others
 
-Means of 50 runs, with 95% confidence intervals. These take the rounds for independent in which
-everybody took turns (ten of five runs each, or, in files from before 29 November, five of ten), not
-the runs of a round, which share what else the host did then; those of ratios are of the ratios in
-each round, those of geometric means of the measuring, not of the choice of operators. The best
-other is the fastest by its mean whose result is right, so that of two that are equally fast it is
-the one that had more luck. The last rows are geometric means over the operators. MLIR's default is
-so much slower that it is run three times only. *Best of 5* is `candidates=5`: the own plan and four
-others, timed once while compiling, with cold caches, and the fastest taken; where it is slower than
-the own plan, it was misled by noise.
+Means of 50 runs, or of as many as there is time for where they take long, with 95% confidence
+intervals. These take the rounds for independent in which everybody took turns (ten of five runs
+each, or, in files from before 29 November, five of ten), not the runs of a round, which share what
+else the host did then; those of ratios are of the ratios in each round, those of geometric means of
+the measuring, not of the choice of operators. All rounds of an operator follow each other, within
+some ten seconds, and a shared host may be another one an hour later: so intervals are for the
+moment of measuring. (Of 64 ratios of one peer to another that were measured twice on Zen 5, hours
+apart, nine differ by more than both intervals allow.) The best other is the fastest by its mean
+whose result is right, so that of two that are equally fast it is the one that had more luck. The
+last rows are geometric means over the operators. MLIR's default is so much slower that it is run
+three times only. *Best of 5* is `candidates=5`: the own plan and four others, timed once while
+compiling, with cold caches, and the fastest taken; where it is slower than the own plan, it was
+misled by noise.
 
 What differs from Sec. 10 of the paper: no tuned TVM is among the peers (`make bench-tvm` installs
 it, and `mopt-bench run --peers tvm` tunes it, for many minutes an operator); one and two cores, not

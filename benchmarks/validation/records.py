@@ -12,7 +12,6 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cache
 from hashlib import sha256
 from itertools import chain
 from pathlib import Path
@@ -31,9 +30,6 @@ OF_VOLUMES = "-volumes"
 """How the name of a file with the volumes of a trial ends, behind the trial's."""
 
 _DIGITS = 5  # of seconds, which are not known any better
-
-_GENERATOR = ("plan.py", "microkernel.py", "vector_access.py", "codegen/**/*.py", "lowering/*.py")
-"""What the speed of the code of a given plan depends on."""
 
 
 @dataclass(frozen=True)
@@ -157,15 +153,31 @@ def passes(records: Sequence[Record]) -> dict[str, list[Measurement]]:
 
 
 def joined(records: Sequence[Record]) -> dict[str, Measurement]:
-    """One measurement of each plan of an operator, by key: of all that counts of it."""
+    """One measurement of each plan of an operator, by key: of all that counts of it, with the
+    largest error of all passes."""
+    errors: dict[str, list[float | None]] = {}
+    for record in records:
+        if isinstance(record, Measurement):
+            errors.setdefault(record.subject.key, []).append(record.error)
     return {
         key: replace(
             each[-1],
+            error=_largest(errors[key]),
             seconds=tuple(chain.from_iterable(one.seconds for one in each)),
             reference=tuple(chain.from_iterable(one.reference for one in each)),
         )
         for key, each in passes(records).items()
     }
+
+
+def is_right(error: float | None) -> bool:
+    """Whether rounding can explain the error of a result; None, which was a NaN, it cannot."""
+    return error is not None and error <= 1
+
+
+def _largest(errors: Sequence[float | None]) -> float | None:
+    known = [error for error in errors if error is not None]
+    return max(known) if len(known) == len(errors) else None
 
 
 def plan_data(plan: Plan) -> dict[str, Any]:
@@ -221,7 +233,7 @@ def read(path: Path) -> tuple[dict[str, Any], list[Record]]:
                 head = _checked_head(found)
             else:
                 records.append(_from_dict(found))
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             reason = f"not a file of mopt-validate: {error}"
             raise UserError(reason, f"{path}:{number}") from None
     if not head:
@@ -248,19 +260,6 @@ def check_continues(found: Mapping[str, Any], head: Mapping[str, Any], path: Pat
                 "away, or write to another directory",
                 str(path),
             )
-
-
-@cache
-def generator_version() -> str:
-    """A hash of the sources of code generation."""
-    import mopt_mlir
-
-    digest = sha256()
-    root = Path(str(mopt_mlir.__file__)).parent
-    for pattern in _GENERATOR:
-        for path in sorted(root.glob(pattern)):
-            digest.update(path.read_bytes())
-    return digest.hexdigest()[:12]
 
 
 def _checked_head(data: Any) -> dict[str, Any]:

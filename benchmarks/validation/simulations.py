@@ -31,7 +31,6 @@ from .records import (
     Start,
     Subject,
     appending,
-    generator_version,
     read,
 )
 from .trials import machine_of, workload_of
@@ -146,7 +145,7 @@ def _record(
 ) -> Record:
     try:
         result = simulate(workload, subject.plan, machine, isa, request.limit)
-    except (GivenUpError, UserError) as error:
+    except (GivenUpError, UserError, ValueError) as error:
         return Failed(subject, str(error))
     counted: dict[str, int] = {}
     is_checked = request.check and isa == "avx2" and subject.role == "own"
@@ -161,7 +160,13 @@ def _head(request: Request, measured: dict[str, Any], machine: Machine) -> dict[
     return {
         "kind": VOLUMES,
         "format": FORMAT,
-        "must_agree": {"caches": caches, **of_plans, "generator": generator_version()},
+        "must_agree": {
+            "caches": caches,
+            **of_plans,
+            "generator": environment.generator_version(),
+            "accesses": request.limit,
+            "valgrind": request.check,
+        },
         "date": environment.today(),
         "commit": environment.commit(),
         "operators": measured["operators"],

@@ -51,10 +51,17 @@ def uncertainty(passes: Sequence[Sequence[float]]) -> float:
 
 def interval_of_mean(values: Sequence[float]) -> tuple[float, float]:
     """The 95% confidence interval of the mean of independent `values`, by the percentiles of means
-    of as many of them, drawn with replacement; seeded. It makes no assumption of how they are
-    distributed, which losses, of which many are 0, need."""
-    drawn = np.random.default_rng(0).choice(np.asarray(values), (RESAMPLES, len(values)))
-    low, high = np.quantile(drawn.mean(axis=1), (0.025, 0.975))
+    of as many of them, drawn with replacement; seeded; NaN for fewer than two. It makes no
+    assumption of how they are distributed, which losses, of which many are 0, need. Percentiles
+    alone are too close together for few values: they are as much further apart as an interval by
+    Student's t is than one by a normal distribution with the deviation of what was drawn."""
+    count = len(values)
+    if count < 2:
+        return nan, nan
+    drawn = np.random.default_rng(0).choice(np.asarray(values), (RESAMPLES, count))
+    few = student_quantile(count - 1) / NORMAL_QUANTILE * np.sqrt(count / (count - 1))
+    mean, ends = np.mean(values), np.quantile(drawn.mean(axis=1), (0.025, 0.975))
+    low, high = np.clip(mean + few * (ends - mean), min(values), max(values))
     return float(low), float(high)
 
 

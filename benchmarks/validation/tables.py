@@ -125,7 +125,7 @@ def order_rows(trials: Iterable[Trial]) -> Rows:
                     number(order.spearman),
                     number(order.good),
                     percent(order.loss),
-                    f"{percent(low)} to {percent(high)}",
+                    "" if isnan(low) else f"{percent(low)} to {percent(high)}",
                     f"{percent(order.losses[order.worst])} ({order.worst})",
                     f"{order.usual} of {len(sampled)}",
                     percent(order.chosen),

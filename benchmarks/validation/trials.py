@@ -30,6 +30,7 @@ from .records import (
     Record,
     Simulated,
     Start,
+    is_right,
     joined,
     operator_of,
     passes,
@@ -149,11 +150,12 @@ def _verdict(
         {
             key: _point(record, rounds[key], reference, problem, machine)
             for key, record in measured.items()
-            if not _is_again(record)
+            if not _is_again(record) and is_right(record.error)
         },
         choices[-1].keys if choices else (),
         again[0] if again else nan,
         tuple(record for record in records if isinstance(record, Failed)),
+        sum(not is_right(record.error) for record in measured.values() if not _is_again(record)),
     )
 
 

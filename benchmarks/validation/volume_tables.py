@@ -40,10 +40,10 @@ def volume_rows(trial: Trial) -> Rows:
     """A line for each resource that moves data; errors are |predicted / simulated - 1|. Plans that
     were picked for their slowest memory count where that is looked at, and nowhere else."""
     rows = []
-    for resource in MEMORY:
-        sampled = [flow for flow in trial.flows if flow.sampled]
-        sample = [flow for flow in sampled if not flow.picked]
-        own = [flow for flow in trial.flows if not flow.sampled]
+    sampled = [flow for flow in trial.flows if flow.sampled]
+    sample = [flow for flow in sampled if not flow.picked]
+    own = [flow for flow in trial.flows if not flow.sampled]
+    for resource in MEMORY if sample or own else ():
         slowest = [flow for flow in sampled if flow.expected.slowest_memory == resource]
         conflicts = [flow.conflicts(resource) for flow in sample]
         low, high = np.quantile([flow.ratio(resource) for flow in sample or own], [0.1, 0.9])

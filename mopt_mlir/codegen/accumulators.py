@@ -104,8 +104,8 @@ class Accumulators:
     def finish(self, accumulators: Sequence[Any], reduction: Mapping[str, Range]) -> None:
         """Store the accumulators after the reduction tile `reduction`, or add them to the output if
         what is there counts."""
-        write = partial(self.write, accumulators)
-        add = partial(self.write, accumulators, onto=True)
+        write = partial(self._write, accumulators)
+        add = partial(self._write, accumulators, onto=True)
         if self.partials is not None:
             last = add if self._accumulates else write
             save = partial(self._save, accumulators)
@@ -138,7 +138,7 @@ class Accumulators:
             if end.terms
         ]
 
-    def write(self, accumulators: Sequence[Any], *, onto: bool = False) -> None:
+    def _write(self, accumulators: Sequence[Any], *, onto: bool = False) -> None:
         """Store every valid element of the accumulators to the output, or its sum with what is
         there, if `onto` that."""
         way = storing_way(self.problem, self.tile.kernel, len(self.tile.scalars))

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
+
 from mopt_mlir.bindings import Bindings
 from mopt_mlir.codegen.index import Condition, Index
 
@@ -53,24 +55,38 @@ class AffineBuilder:
 
     @contextmanager
     def loop(
+        self, name: str, start: Index, ends: Sequence[Index], step: int = 1
+    ) -> Iterator[Index]:
+        """`affine.for name = start to min(ends) step`; yields its induction variable."""
+        loop = self._for(name, start, ends, step, ())
+        with self.ir.InsertionPoint(loop.body), self.location:
+            yield Index.of(loop.induction_variable)
+            self.bindings.affine.AffineYieldOp([])
+
+    def carrying_loop(
         self,
         name: str,
         start: Index,
         ends: Sequence[Index],
+        carried: Sequence[Any],
+        body: Callable[[Index, list[Any]], Sequence[Any]],
         step: int = 1,
-        carried: Sequence[Any] = (),
-    ) -> Iterator[tuple[Index, list[Any], Callable[[Sequence[Any]], None], list[Any]]]:
-        """`affine.for name = start to min(ends) step` with `carried` values.
+    ) -> list[Any]:
+        """The final values of a loop around `body`, which takes the index and the `carried` values
+        and returns those of the next iteration."""
+        loop = self._for(name, start, ends, step, carried)
+        with self.ir.InsertionPoint(loop.body), self.location:
+            index = Index.of(loop.induction_variable)
+            self.bindings.affine.AffineYieldOp(body(index, list(loop.inner_iter_args)))
+        return list(loop.results)
 
-        Yields the induction variable, the carried values inside, a function that takes the values
-        to carry on (to be called once if any are carried), and a list that receives the results.
-        """
-        affine = self.bindings.affine
+    def _for(
+        self, name: str, start: Index, ends: Sequence[Index], step: int, carried: Sequence[Any]
+    ) -> Any:
         lower, lower_operands = self.map_of([start])
         upper, upper_operands = self.map_of(ends)
-        results: list[Any] = []
         with self.named(name):
-            loop = affine.AffineForOp(
+            return self.bindings.affine.AffineForOp(
                 lower,
                 upper,
                 step,
@@ -78,17 +94,6 @@ class AffineBuilder:
                 lower_bound_operands=lower_operands,
                 upper_bound_operands=upper_operands,
             )
-        yielded: list[Any] = []
-
-        with self.ir.InsertionPoint(loop.body), self.location:
-            yield (
-                Index.of(loop.induction_variable),
-                list(loop.inner_iter_args),
-                yielded.extend,
-                results,
-            )
-            affine.AffineYieldOp(yielded)
-        results.extend(loop.results)
 
     @contextmanager
     def parallel(
@@ -105,8 +110,6 @@ class AffineBuilder:
         i32, i64 = ir.IntegerType.get_signless(32), ir.IntegerType.get_signless(64)
 
         def groups(sizes: Sequence[int]) -> Any:
-            import numpy as np
-
             return ir.DenseElementsAttr.get(np.array(sizes, np.int32), type=i32)
 
         operation = ir.Operation.create(

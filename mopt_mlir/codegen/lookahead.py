@@ -31,7 +31,7 @@ from mopt_mlir.plan import Plan
 from mopt_mlir.problem import Problem, Role, Tensor
 
 VAIN_COST = 0.4
-"""Of a prefetch that nobody waits for, in what one saves that is used. (Tried on sampled plans of
+"""What a useless prefetch costs, as a part of what a useful one saves. (Tried on sampled plans of
 Table 1 and of validation's test set, on Zen 5.)"""
 
 
@@ -63,10 +63,11 @@ class Lookahead:
     problem: Problem
     plan: Plan
 
-    def block(self, channels: Range, ranges: Ranges, share: Ranges) -> NextBlock | None:
-        """What is packed after the block of output `channels`, if that is known and worth
-        prefetching; `ranges` is what the block is used for, `share` what a core does."""
+    def block(self, ranges: Ranges, share: Ranges) -> NextBlock | None:
+        """What is packed after the block that is used for `ranges`, if that is known and worth
+        prefetching; `share` is what a core does."""
         channel = self.problem.out_channel
+        channels = ranges[channel]
         reduction = self.plan.microkernel.reduction
         if not reduction:
             return None
@@ -77,16 +78,22 @@ class Lookahead:
         tiles = self._uses(ranges)
         if prod(tiles.values()) == 1:
             return None
+        if not self._is_worth_while(channels.size, max(tiles.values())):
+            return None
         first, shift, wraps = channels.start + channels.size, 0, None
         if moved != channel:
             first, shift = channels.start, ranges[moved].size
             wraps = self._wraps(moved, channel, ranges)
-        turns = self._turns({**ranges, channel: channels}, (*tiles, channel))
-        along = None if moved == channel else moved
-        into = cache_of(self.plan)
-        passes = self._first_pass(ranges, share)
-        found = NextBlock(first, channels.size, along, shift, turns, into, passes, wraps)
-        return found if self._is_worth_while(channels.size, max(tiles.values())) else None
+        return NextBlock(
+            first=first,
+            count=channels.size,
+            moved=None if moved == channel else moved,
+            shift=shift,
+            turns=self._turns(ranges, (*tiles, channel)),
+            into=cache_of(self.plan),
+            first_pass=self._first_pass(ranges, share),
+            wraps=wraps,
+        )
 
     def _turns(self, ranges: Ranges, dims: Iterable[str]) -> tuple[Turn, ...]:
         """The turns of the register tiles in `ranges` along `dims`, as far as there are several."""
@@ -127,7 +134,8 @@ class Lookahead:
     def _uses(self, ranges: Ranges) -> dict[str, int]:
         """The register tiles along each dim that read the same weights, in `ranges`."""
         return {
-            dim: -(-ranges[dim].size // self.plan.microkernel.extent(dim)) for dim in self._pixels
+            dim: -(-ranges[dim].size // self.plan.microkernel.extent(dim))
+            for dim in self.problem.pixel_dims
         }
 
     def weights(self, stepped: Stepped, ranges: Ranges, share: Ranges) -> NextWeights:
@@ -145,26 +153,23 @@ class Lookahead:
     def _first_pass(self, ranges: Ranges, share: Ranges) -> tuple[Index, ...]:
         """What is 0 in the first pass through the weights: how far into its `share` of the pixels
         a core is, in tiles of `ranges`."""
-        starts = (ranges[dim].start - share[dim].start for dim in self._pixels)
+        starts = (ranges[dim].start - share[dim].start for dim in self.problem.pixel_dims)
         return tuple(start for start in starts if start.terms)
 
     @property
     def reads_weights_again(self) -> bool:
         """Whether there are loops that read the same weights again."""
-        return bool(self._pixels)
+        return bool(self.problem.pixel_dims)
 
     @property
     def _reads_weights_once(self) -> bool:
         """Whether tiles of L1 take in all pixels of several, so that all weights come from
         memory."""
         tiles = [level.tile for level in self.plan.levels[-1:]]
-        whole = (tile[d] >= self.problem.extent(d) for tile in tiles for d in self._pixels)
-        return bool(self._pixels) and all(whole)
-
-    @property
-    def _pixels(self) -> list[str]:
-        """The dims of input and output: the loops that read the same weights again."""
-        return [dim for dim in self.problem.parallel_dims if dim in self.problem.input.dims]
+        whole = (
+            tile[d] >= self.problem.extent(d) for tile in tiles for d in self.problem.pixel_dims
+        )
+        return bool(self.problem.pixel_dims) and all(whole)
 
     def inside(self, outer: Upcoming, dim: str, ranges: Ranges, tile: Range) -> Upcoming:
         """What is accessed next inside a loop over `dim`, which goes through `ranges`, at `tile`.
@@ -175,7 +180,7 @@ class Lookahead:
         return replace(
             outer,
             input=self._next_input(outer, dim, ranges, tile.size),
-            stepped=Stepped(dim, tile.size) if dim in self._pixels else None,
+            stepped=Stepped(dim, tile.size) if dim in self.problem.pixel_dims else None,
             output=self._next_output(outer.output, dim, ranges, tile.size),
             since=since,
         )

@@ -27,7 +27,7 @@ from mopt_mlir.codegen.ranges import nearest
 from mopt_mlir.codegen.register_tile import RegisterTile
 from mopt_mlir.microkernel import Microkernel
 from mopt_mlir.problem import Problem, Tensor
-from mopt_mlir.vector_access import vector_operand
+from mopt_mlir.vector_access import scalar_operand, vector_operand
 
 
 class _Prefetch(Protocol):
@@ -57,27 +57,34 @@ class Visit:
     sizes: Mapping[str, int]
 
     def emit(self) -> None:
-        """All of it, and what asks for what is accessed later, as far as that is worth while."""
-        problem, ranges, partials = self.problem, self.place.ranges, self.place.partials
-        tile, start = self.tile, self._start
-        output = Accumulators(self.builder, problem, self.operands, tile, start, partials)
-        reduced = {dim: ranges[dim] for dim in problem.reduction_dims}
+        """Start the accumulators, prefetch what is accessed later, reduce, and store."""
+        problem, place, start = self.problem, self.place, self._start
+        output = Accumulators(
+            self.builder, problem, self.operands, self.tile, start, place.partials
+        )
+        reduced = {dim: place.ranges[dim] for dim in problem.reduction_dims}
         initial = output.initial(reduced)
-        panels = self.place.panels
-        panel = None if panels is None else panels.panel_of(self.builder, ranges)
+        panels = place.panels
+        panel = None if panels is None else panels.panel_of(self.builder, place.ranges)
+        reduction = _Reduction(self, panel, self._ahead(output, panel))
+        output.finish(reduction.emit(self.kernel.reduction, start, initial), reduced)
+
+    def _ahead(self, output: Accumulators, panel: Index | None) -> list[_Prefetch]:
+        """The prefetches that are worth while, for the reduction loops to emit; those that come
+        once, before all loops (whose `dim` is None), are emitted here."""
+        start, ranges, partials = self._start, self.place.ranges, self.place.partials
         ahead = [p for p in (self._input_ahead(), *self._weights_ahead(panel)) if p is not None]
         written = output_prefetch(output, self.kernel, ranges, self.sizes, self.place.upcoming)
         if written is not None and written.dim is None:
             written.emit(start)
         elif written is not None:
             ahead.insert(0, written)
-        if partials is not None and (along := nearest(problem.parallel_dims, ranges)):
-            partials.prefetch(self.builder, partials.tile(start), along, tile.count)
+        if partials is not None and (along := nearest(self.problem.parallel_dims, ranges)):
+            partials.prefetch(self.builder, partials.tile(start), along, self.tile.count)
         for prefetch in ahead:
             if prefetch.dim is None:
                 prefetch.emit(start)
-        reduction = _Reduction(self, panel, ahead)
-        output.finish(reduction.emit(self.kernel.reduction, start, initial), reduced)
+        return ahead
 
     @cached_property
     def tile(self) -> RegisterTile:
@@ -132,20 +139,22 @@ class _Reduction:
         dim, range_ = dims[0], self.visit.place.ranges[dims[0]]
         if range_.is_point:
             return self.emit(dims[1:], {**point, dim: range_.start}, carried)
-        with self.visit.builder.loop(dim, range_.start, range_.ends, 1, carried) as loop:
-            index, inside, carry, results = loop
+
+        def body(index: Index, carried: list[Any]) -> list[Any]:
             inner = {**point, dim: index}
             for prefetch in self.ahead:
                 if prefetch.dim == dim:
                     prefetch.emit(inner)
-            carry(self.emit(dims[1:], inner, inside))
-        return results
+            return self.emit(dims[1:], inner, carried)
+
+        builder = self.visit.builder
+        return builder.carrying_loop(dim, range_.start, range_.ends, carried, body)
 
     def _outer_product(self, point: Mapping[str, Index], accumulators: list[Any]) -> list[Any]:
         """One step: `accumulator[v, q] += vector[v] * scalar[q]` for all v, q."""
         problem, tile = self.visit.problem, self.visit.tile
         wide = vector_operand(problem, self.visit.kernel)
-        narrow = problem.weights if wide is problem.input else problem.input
+        narrow = scalar_operand(problem, self.visit.kernel)
         vectors = [self._read(wide, point, position, True) for position in tile.vectors]
         result: list[Any] = [None] * len(accumulators)
         for q, position in enumerate(tile.scalars):
@@ -163,7 +172,9 @@ class _Reduction:
         if panels is not None and not is_input:
             assert self.panel is not None
             memref = panels.memref
-            where = panels.element(self.panel, point, position)
+            where = panels.element(
+                self.panel, point, Index(constant=position.offset(panels.channel))
+            )
             valid = visit.tile.kernel.vector  # panels are padded: a whole vector may always be read
         else:
             memref = visit.operands.input if is_input else visit.operands.weights

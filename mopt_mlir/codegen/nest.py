@@ -116,7 +116,7 @@ class NestEmitter:
     def _pack(self, packing: Packing, place: Place) -> Place:
         """Fill the panels with the weights in `place`: all loops that move in them are open."""
         ranges = place.ranges
-        later = self._lookahead.block(ranges[self.problem.out_channel], ranges, place.share)
+        later = self._lookahead.block(ranges, place.share)
         panels = replace(self._panels(place.panel_memory, ranges), next_block=later)
         emit_packing(
             self.builder,
@@ -181,7 +181,7 @@ class NestEmitter:
             self._steps(rest, self._pack(step, place), inside)
             return
         range_ = place.ranges[step.dim]
-        with self.builder.loop(step.name, range_.start, range_.ends, step.step) as (index, *_):
+        with self.builder.loop(step.name, range_.start, range_.ends, step.step) as index:
             tile = range_.tile(index, step.step, place.deeper)
             self._steps(rest, self._inside(place, step.dim, tile), inside)
 

@@ -73,8 +73,6 @@ class Panels:
             return Index(constant=offset.constant // self.width)
         return builder.apply("panel", offset, self.width)
 
-    def element(self, panel: Index, point: Mapping[str, Index], position: Position) -> list[Index]:
-        """Indices of the packed weight at `position` of the register tile, at reduction `point`."""
-        inner = [point[dim] - self.starts[dim] for dim in self.reduction]
-        lane = dict(position.offsets).get(self.channel, 0)
-        return [panel, *inner, Index(constant=lane)]
+    def element(self, panel: Index, point: Mapping[str, Index], lane: Index) -> list[Index]:
+        """The indices of `lane` of `panel` at the reduction point `point` of the weights."""
+        return [panel, *(point[dim] - self.starts[dim] for dim in self.reduction), lane]

@@ -54,9 +54,9 @@ def emit_packing(
     weights: Any,
     panels: Panels,
     ranges: Mapping[str, Range],
-    ways: int = 1,
+    cores: int,
 ) -> None:
-    """Copy the weights that `ranges` cover into `panels`; `ways` cores share the panels."""
+    """Copy the weights that `ranges` cover into `panels`; as many `cores` share the panels."""
     extent, width = problem.extent(panels.channel), panels.width
     copy = PanelCopy.of(builder, problem, kernel, weights, panels, ranges)
 
@@ -72,15 +72,15 @@ def emit_packing(
     bounds = [Index(constant=count), *_cut(builder, panels, ranges[panels.channel])]
     if count == 1:
         pack_panel(Index())
-    elif ways > 1:
-        share = -(-count // ways)
+    elif cores > 1:
+        share = -(-count // cores)
         with (
             builder.parallel(["panels"], [Index()], [bounds], [share]) as (start,),
-            builder.loop("panel", start, [start + share, *bounds]) as (panel, *_),
+            builder.loop("panel", start, [start + share, *bounds]) as panel,
         ):
             pack_panel(panel)
     else:
-        with builder.loop("panel", Index(), bounds) as (panel, *_):
+        with builder.loop("panel", Index(), bounds) as panel:
             pack_panel(panel)
 
 

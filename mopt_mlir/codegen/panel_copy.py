@@ -1,4 +1,4 @@
-"""Filling one panel of packed weights, in the way that `vector_access.packing` says."""
+"""Filling one panel of packed weights, in the way that `vector_access.packing_way` says."""
 
 from __future__ import annotations
 
@@ -96,13 +96,6 @@ def _point(copy: PanelCopy, reduction: Mapping[str, Index], channel: Index) -> l
     return element(copy.problem.weights, {**reduction, copy.panels.channel: channel})
 
 
-def _packed(
-    copy: PanelCopy, panel: Index, reduction: Mapping[str, Index], lane: int
-) -> list[Index]:
-    inner = [reduction[dim] - copy.panels.starts[dim] for dim in copy.panels.reduction]
-    return [panel, *inner, Index(constant=lane)]
-
-
 def _each_point(copy: PanelCopy, body: Any, point: Mapping[str, Index] | None = None) -> None:
     """Loops over the reduction dims of the block, in panel order, around `body(point)`."""
     point = point or {}
@@ -111,7 +104,7 @@ def _each_point(copy: PanelCopy, body: Any, point: Mapping[str, Index] | None = 
         return
     dim = copy.panels.reduction[len(point)]
     range_ = copy.ranges[dim]
-    with copy.builder.loop(dim, range_.start, range_.ends) as (index, *_):
+    with copy.builder.loop(dim, range_.start, range_.ends) as index:
         _each_point(copy, body, {**point, dim: index})
 
 
@@ -128,9 +121,8 @@ def _copy_vectors(copy: PanelCopy, panel: Index, first: Index, valid: int) -> No
                 if inside
                 else builder.zeros(builder.vector_type(lanes, copy.weights.type.element_type))
             )
-            builder.vector_store(
-                vector, copy.panels.memref, _packed(copy, panel, point, lane), lanes
-            )
+            where = copy.panels.element(panel, point, Index(constant=lane))
+            builder.vector_store(vector, copy.panels.memref, where, lanes)
 
     _each_point(copy, body)
 
@@ -144,7 +136,8 @@ def _copy_elements(copy: PanelCopy, panel: Index, first: Index, valid: int) -> N
             value = zero
             if lane < valid:
                 value = builder.load(copy.weights, _point(copy, point, first + lane), "f")
-            builder.store(value, copy.panels.memref, _packed(copy, panel, point, lane))
+            where = copy.panels.element(panel, point, Index(constant=lane))
+            builder.store(value, copy.panels.memref, where)
 
     _each_point(copy, body)
 
@@ -174,7 +167,7 @@ def _copy_transposed(
     if size == points.size:
         stretch(points)
         return
-    with copy.builder.loop("stretch", points.start, points.ends, size) as (at, *_):
+    with copy.builder.loop("stretch", points.start, points.ends, size) as at:
         stretch(points.tile(at, size, points.depth))
 
 
@@ -202,13 +195,13 @@ def _each_square(copy: PanelCopy, points: Range, squares: Callable[[Index, int],
         rest = points.size % lanes
         whole = points.size - rest
         if whole:
-            with builder.loop("flat", start, [start + whole], lanes) as (at, *_):
+            with builder.loop("flat", start, [start + whole], lanes) as at:
                 squares(at, lanes)
         if rest:
             squares(start + whole, rest)
         return
     ends = list(points.ends)
-    with builder.loop("flat", start, ends, lanes) as (at, *_):
+    with builder.loop("flat", start, ends, lanes) as at:
         _cut_square(copy, at, ends, squares)
 
 
@@ -246,7 +239,7 @@ def _cut_square(copy: PanelCopy, at: Index, ends: list[Index], points: Any) -> N
     builder, lanes = copy.builder, copy.kernel.vector
 
     def rest() -> None:
-        with builder.loop("flat", at, ends) as (point, *_):
+        with builder.loop("flat", at, ends) as point:
             points(point, 1)
 
     room = [(end - at).at_least(lanes) for end in ends]

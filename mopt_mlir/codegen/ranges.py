@@ -15,8 +15,8 @@ class Range:
 
     `exact` says that no outer bound ever cuts the tile short, so that its extent is `size`.
     `depth` is the number of loops around the one that narrowed the dim last, plus one; 0 if none.
-    `within` is the size of the range that this loop steps through. `start` is a multiple of
-    `grain`, which is 0 where `start` is, and so are the ends of tiles around.
+    `within` is the size of the range that this loop steps through. `start` and the
+    ends of the surrounding tiles are multiples of `grain`; it is 0 where `start` is 0.
     """
 
     start: Index
@@ -63,7 +63,7 @@ class Range:
 
 
 Ranges = Mapping[str, Range]
-"""Of each dim."""
+"""What is covered of each dim."""
 
 
 def sizes_of(ranges: Mapping[str, Range]) -> dict[str, int]:

@@ -31,7 +31,7 @@ class RegisterTile:
 
     @property
     def count(self) -> int:
-        """Of accumulators."""
+        """The number of accumulators."""
         return len(self.vectors) * len(self.scalars)
 
     def number(self, vector: int, scalar: int) -> int:

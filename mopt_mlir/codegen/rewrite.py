@@ -44,21 +44,19 @@ def rewrite(convolutions: Sequence[PlannedConvolution], bindings: Bindings) -> N
         with bindings.ir.InsertionPoint(operation), operation.location:
             site = _site(builder, planned, module)
             if uses[key] == 1:
-                NestEmitter(
-                    builder, planned.problem, planned.plan, site.operands, site.panels
-                ).emit()
+                nest = planned.problem, planned.plan, site.operands, site.panels
+                NestEmitter(builder, *nest).emit()
             else:
                 if key not in functions:
                     functions[key] = _outline(builder, planned, site, module)
-                values = [value for _, value in _present(site)]
-                bindings.func.CallOp(functions[key], values)
+                bindings.func.CallOp(functions[key], [value for _, value in _present(site)])
             if planned.convolution.on_tensors:
                 result = _to_tensor(builder, site.buffer, planned.convolution.output.type)
                 operation.results[0].replace_all_uses_with(result)
-        superfluous = _superfluous(planned)
+        superfluous = _superfluous(planned)  # read off the operation, which has to be there for it
         operation.erase()
         for other in superfluous:
-            if not any(True for result in other.results for _ in result.uses):
+            if all(not list(result.uses) for result in other.results):
                 other.erase()
 
 
@@ -190,7 +188,15 @@ def _superfluous(planned: PlannedConvolution) -> list[Any]:
     if planned.convolution.initializer is not None:
         found.append(planned.convolution.initializer.operation)
     if planned.packs_constant:
-        found.append(planned.convolution.weights.owner.operation)
+        found += _sources(planned.convolution.weights)
+    return found
+
+
+def _sources(weights: Any) -> list[Any]:
+    """What constant weights come from: a constant, perhaps behind casts; users first."""
+    found = [weights.owner.operation]
+    while found[-1].name in ("memref.cast", "bufferization.to_buffer"):
+        found.append(found[-1].operands[0].owner.operation)
     return found
 
 

@@ -53,8 +53,8 @@ class NextBlock:
 
 @dataclass(frozen=True)
 class Around:
-    """What comes behind the last step of a loop, which goes through `length` from `start` on: its
-    first one again, `step` further along `dim`, which is another one."""
+    """What follows the last step of a loop over `length` points from `start`: its first step again,
+    `step` further along `dim`, the dim of the loop around it."""
 
     dim: str
     step: int

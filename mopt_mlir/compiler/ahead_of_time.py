@@ -10,7 +10,7 @@ from mopt_mlir.compiler.compilation import lower_source
 from mopt_mlir.diagnostics import UserError
 from mopt_mlir.lowering.constants import take_constants
 from mopt_mlir.lowering.header import header_text
-from mopt_mlir.lowering.link import link_shared
+from mopt_mlir.lowering.link import check_compiler, link_shared
 from mopt_mlir.lowering.native import compile_module
 from mopt_mlir.output import check_output, write_output
 
@@ -52,6 +52,8 @@ def compile_to_file(
         check_output(header)
         if os.path.realpath(header) == os.path.realpath(name):
             raise UserError("the header would overwrite the output; give it another name", name)
+    if suffix == ".so":
+        check_compiler()  # before anything is planned
     target = options.target_of_files()
     lowered = lower_source(source, options, target)
     data = _artifact(lowered, suffix, target)

@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 from mopt_mlir.bindings import Bindings, bindings_of
@@ -17,17 +18,17 @@ from mopt_mlir.compiler.arguments import random_arguments
 from mopt_mlir.compiler.executable import load
 from mopt_mlir.compiler.lowered import lower_module
 from mopt_mlir.compiler.trial import fastest, time_in_turns
-from mopt_mlir.diagnostics import NOT_TILED, UserError, describe, emit, without
+from mopt_mlir.diagnostics import UserError, describe, emit
 from mopt_mlir.linalg.constants import constant_value
 from mopt_mlir.linalg.extract import Convolution
 from mopt_mlir.linalg.isolation import ENTRY, isolate
 from mopt_mlir.machine.facts import observe
 from mopt_mlir.machine.flushing import flush_caches
 from mopt_mlir.normal_form import normalise
-from mopt_mlir.plan import Plan
+from mopt_mlir.plan import TIME_LIMIT, Plan
 from mopt_mlir.planning import plan_attribute
 from mopt_mlir.planning.plan_cache import version
-from mopt_mlir.planning.planner import convolutions
+from mopt_mlir.planning.planner import unplanned
 from mopt_mlir.planning.solving import Planning, Request, key_of, solve_candidates
 from mopt_mlir.problem import NoPlanError, Problem
 
@@ -40,7 +41,8 @@ if TYPE_CHECKING:
 _SOURCES = ("**/*.py",)
 """The modules that a measurement depends on: nearly all have a part in the code that is timed."""
 
-_PACKAGES = ("llvmlite",)
+_PACKAGES = ("xtc-mlir-python-bindings", "llvmlite")
+"""What makes machine code of what they generate."""
 
 
 def choose_plans(module: Any, options: CompileOptions, target: Target) -> None:
@@ -54,15 +56,8 @@ def choose_plans(module: Any, options: CompileOptions, target: Target) -> None:
     planning = Planning.of(options.planned_machine, request, module, plan_cache=options.plan_cache)
     chooser = _Chooser(options, target, planning, bindings_of(module))
     with module.context, module.location:
-        for convolution in _unplanned(module, chooser.bindings):
+        for convolution in unplanned(module, chooser.bindings):
             chooser.choose(convolution)
-
-
-def _unplanned(module: Any, bindings: Bindings) -> list[Convolution]:
-    """The convolutions without a plan. That others are not tiled is for `mopt-tile` to say."""
-    with without(NOT_TILED):
-        found = convolutions(module, bindings)
-    return [one for one in found if plan_attribute.NAME not in one.operation.attributes]
 
 
 @dataclass
@@ -99,7 +94,7 @@ class _Chooser:
             plans, best = solve_candidates(problem, machine, request, self.options.candidates)
         except NoPlanError:
             return None
-        if shortfall := best.shortfall(request):
+        if shortfall := best.shortfall(request, _longer_search):
             emit("remark", convolution.operation.location, shortfall)
         plan = plans[0] if len(plans) == 1 else plans[self._fastest(convolution, plans, constant)]
         # late or not: what is the fastest depends on the moment anyway
@@ -133,6 +128,15 @@ class _Chooser:
             ) from None
 
 
+def _longer_search(_: Request) -> str:
+    """How to get candidates for which there was too little time. (A plan that mopt-plan finds and
+    keeps is none: candidates come with a search of their own.)"""
+    return (
+        "leave out candidates, or attach a plan with mopt-opt --mopt-analyze, "
+        f"whose time-limit may be longer than {TIME_LIMIT:g} s"
+    )
+
+
 def _times_when_cold(runs: Sequence[Callable[[], Any]]) -> Times:
     """Seconds of `runs`, with the caches of all cores flushed before each.
 
@@ -156,6 +160,15 @@ def _times_when_cold(runs: Sequence[Callable[[], Any]]) -> Times:
 
 
 @cache
-def _host() -> tuple[str, str]:
+def _host() -> tuple[str, ...]:
     """What a measurement depends on beside the target: this kind of CPU, and this generator."""
-    return observe().model, version(_SOURCES, _PACKAGES)
+    return observe().model, version(_SOURCES), *map(_version_of, _PACKAGES)
+
+
+def _version_of(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except (
+        metadata.PackageNotFoundError
+    ):  # it is there in another way, such as from a build of MLIR
+        return ""

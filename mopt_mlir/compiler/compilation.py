@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from mopt_mlir.compiler.carried import compare_plans
 from mopt_mlir.compiler.executable import Executable, load
 from mopt_mlir.compiler.lowered import LoweredModule, lower_module
 from mopt_mlir.compiler.options import CompileOptions
@@ -74,6 +75,7 @@ def lower_source(source: Any, options: CompileOptions, target: Target) -> Lowere
     with errors_raised():
         module = load_module(source)
         options.compare_vectors(target, module)
+        compare_plans(module, options, target)
         if options.candidates > 1:
             from mopt_mlir.compiler.choosing import choose_plans  # loads the solver
 

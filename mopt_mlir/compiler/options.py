@@ -33,9 +33,10 @@ class CompileOptions:
     if that is given, else the host, with what the module says of its target.
 
     `threads` is the number of cores, `cpu` (LLVM's name) what instructions are selected for.
-    `passes` replaces `mopt-tile`, written as between the parentheses of a pipeline. An operation
-    that mopt-tile leaves becomes plain loops with a warning; with `require_tiled` it is an error.
-    With `plan_cache` plans are kept on disk, see `planning.plan_cache`. Of so many `candidates` per
+    `passes` replaces `mopt-tile`, written as between the parentheses of a pipeline, and has to say
+    itself how it plans; `threads` is then what code behind it may use. An operation that mopt-tile
+    leaves becomes plain loops with a warning; with `require_tiled` it is an error. With
+    `plan_cache` plans are kept on disk, see `planning.plan_cache`. Of so many `candidates` per
     convolution the one is taken that is fastest on this host, see `choosing`; 1 measures nothing.
     So many processes plan (`jobs`), each another convolution.
 
@@ -128,7 +129,8 @@ class CompileOptions:
         from mopt_mlir.lowering.target import of_cpu
         from mopt_mlir.machine import resolve
 
-        is_host = MachineSpec.parse(self.machine).base in (AUTO, HOST)
+        spec = MachineSpec.parse(self.machine)
+        is_host = spec.base in (AUTO, HOST) and "cpu" not in spec.overrides
         return of_cpu(self.cpu or (HOST if is_host else resolve(self.machine).cpu))
 
     def compare_vectors(self, target: Target, module: Any) -> None:

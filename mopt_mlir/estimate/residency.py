@@ -93,8 +93,8 @@ def _packed_lines(problem: Problem, machine: Machine, plan: Plan) -> float:
 
 
 def _part_fetched(problem: Problem, machine: Machine, plan: Plan, level: str) -> float:
-    """The part of the weights that are packed which the cache `level`, inside of where that is
-    done, has to fetch for it: what is packed again it may have still, with the panels."""
+    """The part of the packed weights that `level`, a cache inside of the one where they are packed,
+    has to fetch for that: of weights that are packed again it may have some still, and panels."""
     depth = LEVELS.index(plan.packing) + 1
     block = plan.packed_block(problem)
     weights = problem.weights

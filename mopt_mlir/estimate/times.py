@@ -18,7 +18,13 @@ from mopt_mlir.estimate.branches import misprediction_cycles
 from mopt_mlir.estimate.residency import evicted_again, resident_volumes
 from mopt_mlir.estimate.visits import Visits, visiting_cycles
 from mopt_mlir.machine.machine import Machine
-from mopt_mlir.model.cost import FILLED_FROM, MEMORY, breakdown, prediction_of
+from mopt_mlir.model.cost import (
+    FILLED_FROM,
+    bottleneck,
+    breakdown,
+    busy_times,
+    prediction_of,
+)
 from mopt_mlir.model.microkernel import tile_kinds, vector_slots
 from mopt_mlir.model.packing import PACK_CYCLES, PACK_PASSES, in_place_exposed, pack_cycles
 from mopt_mlir.model.rates import OUTPUT_PASSES
@@ -57,10 +63,10 @@ def estimate(problem: Problem, machine: Machine, plan: Plan) -> Prediction:
     visits = Visits.of(problem, plan, found.visits, machine.cache("L1"))
     cycles = visiting_cycles(machine, kinds, found.register_tiles, visits)
     cycles += misprediction_cycles(problem, machine, plan)
-    # what DRAM has on top of the slowest resource covers the way of the first block
+    # without `found.first_block`: the part of DRAM's time that is exposed covers that wait
     packing = found.packing - _packed_again_seconds(problem, machine, plan, predicted)
     seconds = {**predicted.seconds, "compute": cycles / found.rates.cycles, "packing": packing}
-    # what a register tile evicts of itself counts in its cycles, as measured
+    # lines that a register tile evicts of itself are paid for in its cycles
     _, again = evicted_again(problem, machine, plan)
     rows = in_place_exposed(problem, machine, plan.microkernel) * _of_rows(plan, predicted, volumes)
     for resource in FILLED_FROM.values():
@@ -68,15 +74,14 @@ def estimate(problem: Problem, machine: Machine, plan: Plan) -> Prediction:
         waited = _waited_for(resource, volumes[resource]) - (again if resource == "L2" else 0.0)
         seconds[resource] = found.moving(resource) * (waited / moved if moved else 1.0)
     seconds["DRAM"] += found.runs
-    busy = {"core": seconds["compute"] + seconds["packing"]}
-    busy |= {name: seconds[name] for name in MEMORY}
+    busy = busy_times(seconds)
     slots = vector_slots(problem, machine, plan.microkernel)
     exposed = sum(_exposed(name, slots) * time for name, time in busy.items())
     return replace(
         predicted,
         seconds=seconds,
         volumes=volumes,
-        bottleneck=max(seconds, key=lambda name: seconds[name]),
+        bottleneck=bottleneck(seconds),
         cost=max(busy.values()) + exposed + rows,
     )
 

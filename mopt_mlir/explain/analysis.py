@@ -11,7 +11,7 @@ from mopt_mlir.explain.explanation import CacheUse, Explanation, Forecast, Regis
 from mopt_mlir.loop_nest import LoopNest
 from mopt_mlir.machine.machine import Machine
 from mopt_mlir.model.classes import class_name
-from mopt_mlir.model.cost import MEMORY, predict
+from mopt_mlir.model.cost import MEMORY, busy_times, predict
 from mopt_mlir.model.microkernel import load_cycles, tile_kinds
 from mopt_mlir.model.rates import Rates
 from mopt_mlir.model.room import cache_bytes, usable
@@ -171,7 +171,7 @@ def _forecast(
     prediction = predict(problem, machine, plan, constant_weights=constant_weights)
     rates = Rates.of(machine, cores)
     moved = {name: sum(prediction.volumes[name].values()) for name in MEMORY}
-    core = prediction.seconds["compute"] + prediction.seconds["packing"]
+    core = busy_times(prediction.seconds)["core"]
     starting = prediction.seconds["parallel"]
     slowest = max(core, starting, *(prediction.seconds[name] for name in MEMORY))
     transfers = []

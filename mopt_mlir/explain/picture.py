@@ -82,21 +82,28 @@ def _drawable(explanations: Sequence[Explanation]) -> list[tuple[str, Forecast, 
     if len(found) > MOST_ROWS:
         raise UserError(
             f"{len(found)} operators do not fit into one picture, at most {MOST_ROWS} do; "
-            "name a function with --entry"
+            "name a function with --entry, or an operator of a list with --operator"
         )
     return found
 
 
-def _saved(rows: list[tuple[str, Forecast, int]], kind: str) -> bytes:
+def check_installed() -> None:
+    """Raise UserError where there is no matplotlib, which is an extra."""
     try:
-        import matplotlib
-        from matplotlib.figure import Figure
+        import matplotlib.figure  # noqa: F401
     except ImportError:
         raise UserError(
             'pictures need matplotlib, which is not installed: pip install "mopt-mlir[plot]"'
         ) from None
     except ValueError as error:
         raise UserError(f"matplotlib cannot be set up, see MPLBACKEND: {error}") from None
+
+
+def _saved(rows: list[tuple[str, Forecast, int]], kind: str) -> bytes:
+    check_installed()
+    import matplotlib
+    from matplotlib.figure import Figure
+
     with matplotlib.rc_context({**_defaults(), **STYLE}):
         figure = Figure(figsize=(WIDTH, HEIGHT * len(rows)), layout="constrained")
         parts = figure.subfigures(len(rows), 1, squeeze=False)

@@ -14,12 +14,12 @@ from mopt_mlir.explain.analysis import explain
 from mopt_mlir.explain.explanation import Explanation
 from mopt_mlir.func_ops import VISIBILITY, functions_of, name_of
 from mopt_mlir.machine import Machine, resolve
-from mopt_mlir.machine.spec import AUTO
+from mopt_mlir.machine.spec import AUTO, MachineSpec
 from mopt_mlir.pipeline.loading import errors_raised, keep_only, load_module
 from mopt_mlir.plan import Plan
 from mopt_mlir.planning.operators import OF_LISTS_ONLY, is_list, names_of, read_list
 from mopt_mlir.planning.plan_attribute import NAME
-from mopt_mlir.planning.planner import Planner
+from mopt_mlir.planning.planner import Planner, unplanned
 from mopt_mlir.planning.solving import Planning, Request
 from mopt_mlir.problem import NoPlanError, Problem
 from mopt_mlir.wording import counted, instead_of
@@ -106,8 +106,11 @@ def _of_module(
 ) -> tuple[Explanation, ...]:
     if entry is not None:
         _keep_only(entry, module)
-    planning = Planning.of(machine, Request(threads), module, plan_cache=plan_cache)
-    found = Planner(module, bindings_of(module), planning).planned()
+    bindings = bindings_of(module)
+    # plans that are there already may be for more cores than this machine has
+    request = Request(threads if unplanned(module, bindings) else 1)
+    planning = Planning.of(machine, request, module, plan_cache=plan_cache)
+    found = Planner(module, bindings, planning).planned()
     names = names_of([planned.convolution for planned in found])
     groups: dict[str, tuple[_Subject, str, list[str]]] = {}
     for name, planned in zip(names, found, strict=True):
@@ -154,8 +157,8 @@ def _check_cores(plan: Plan, machine: Machine, spec: str, location: Any) -> None
     if plan.threads > machine.cores:
         raise UserError(
             f"its plan is for {plan.threads} threads, machine '{machine.name}' has "
-            f"{counted(machine.cores, 'core')}; name one with as many, as in --machine {spec},"
-            f"cores={plan.threads}",
+            f"{counted(machine.cores, 'core')}; name one with as many, as in --machine "
+            f"{MachineSpec.parse(spec).but('cores', plan.threads)}",
             describe(location),
         )
 

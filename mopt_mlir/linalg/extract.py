@@ -13,6 +13,7 @@ from math import prod
 from typing import Any
 
 from mopt_mlir.bindings import Bindings
+from mopt_mlir.buffers import ADDRESSABLE_BYTES
 from mopt_mlir.linalg.initializer import Initializer, initializer_of
 from mopt_mlir.problem import (
     TENSORS,
@@ -27,9 +28,6 @@ from mopt_mlir.problem import (
 
 IMAGE_NAMES = ("d", "h", "w")
 FILTER_NAMES = ("q", "r", "s")
-
-ADDRESSABLE_BYTES = 1 << 63
-"""Of an operand, which MLIR asks for the strides of: it ends the process where they overflow."""
 
 
 class UnsupportedError(Exception):
@@ -95,8 +93,8 @@ def _why_not(operation: Any) -> str:
 
 
 def _check_place(operation: Any, bindings: Bindings) -> None:
-    """Not in a module of another kind, such as one of kernels for a GPU: what has symbols of its
-    own has no place for the globals and functions that are generated. Nor outside of functions."""
+    """Raise UnsupportedError outside of functions, and inside of other symbol tables, such as a
+    module of kernels for a GPU: they have no place for the globals and functions we generate."""
     parent = operation.parent
     if parent is not None and parent.operation.name == "builtin.module":
         raise UnsupportedError("it is in no function")
@@ -230,9 +228,12 @@ def _convolved(operation: Any, bindings: Bindings) -> _Loops:
     found = bindings.linalg.infer_convolution_dimensions(operation)
     if len(found.depth):
         raise UnsupportedError("it is a depthwise or grouped convolution")
+    batch, pixels = list(found.batch), list(found.output_image)
+    # to MLIR pixels over which no filter loop moves, as its unit dim was folded, are a batch too
+    first = 1 if len(batch[1:]) + len(pixels) <= len(IMAGE_NAMES) else len(batch)
     return _Loops(
-        batch=list(found.batch),
-        pixels=list(found.output_image),
+        batch=batch[:first],
+        pixels=sorted(batch[first:] + pixels),
         channels=list(found.output_channel),
         summed=list(found.input_channel),
         taps=list(found.filter_loop),

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mopt_mlir.bindings import Bindings, bindings_of
+from mopt_mlir.buffers import ADDRESSABLE_BYTES
 from mopt_mlir.operations import find
 
 _ACCESSES = {
@@ -138,7 +139,7 @@ class _Shared:
         for value, stride in zip(indices, strides, strict=True):
             if value is not None:
                 start = arith.addi(start, arith.muli(value, self.constant(stride)))
-        reach = 1 + sum((n - 1) * abs(step) for n, step in zip(type_.shape, strides, strict=True))
+        reach = _reach(type_.shape, strides)
         layout = ir.StridedLayoutAttr.get(dynamic, [1])
         row = ir.MemRefType.get([reach], type_.element_type, layout, type_.memory_space)
         return memref.ReinterpretCastOp(
@@ -159,8 +160,14 @@ def _static_strides(ir: Any, type_: Any) -> list[int] | None:
         return None
     strides, _ = type_.get_strides_and_offset()
     dynamic = ir.ShapedType.get_dynamic_stride_or_offset()
-    is_static = type_.has_static_shape and dynamic not in strides
-    return strides if is_static and 0 not in type_.shape else None
+    if not type_.has_static_shape or dynamic in strides or 0 in type_.shape:
+        return None
+    return strides if _reach(type_.shape, strides) < ADDRESSABLE_BYTES else None
+
+
+def _reach(shape: Sequence[int], strides: Sequence[int]) -> int:
+    """Elements from the first to the last of a buffer, both included."""
+    return 1 + sum((n - 1) * abs(step) for n, step in zip(shape, strides, strict=True))
 
 
 def _split(index: Any) -> tuple[Any, int]:

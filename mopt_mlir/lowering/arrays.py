@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import math
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -248,16 +248,19 @@ def _exports_writable(producer: Any) -> bool:
         capsule = producer.__dlpack__(max_version=_DLPACK_VERSION)
     except TypeError:
         return True
-    api = ctypes.pythonapi
-    api.PyCapsule_IsValid.argtypes = [ctypes.py_object, ctypes.c_char_p]
-    api.PyCapsule_GetPointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
-    api.PyCapsule_GetPointer.restype = ctypes.c_void_p
     name = b"dltensor_versioned"
-    if not api.PyCapsule_IsValid(capsule, name):
+    if not _of_capsules("PyCapsule_IsValid", ctypes.c_int)(capsule, name):
         return True
-    tensor = api.PyCapsule_GetPointer(capsule, name)
+    tensor = _of_capsules("PyCapsule_GetPointer", ctypes.c_void_p)(capsule, name)
     flags = ctypes.c_uint64.from_address(tensor + _DLPACK_FLAGS).value
     return not flags & _DLPACK_READ_ONLY
+
+
+def _of_capsules(name: str, result: type) -> Callable[[Any, bytes], Any]:
+    """A function of Python's C API; not `ctypes.pythonapi`'s own object, whose types all packages
+    of the process share."""
+    prototype = ctypes.PYFUNCTYPE(result, ctypes.py_object, ctypes.c_char_p)
+    return prototype((name, ctypes.pythonapi))
 
 
 def _matches(sizes: tuple[int, ...], expected: tuple[int | None, ...]) -> bool:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
-from mopt_mlir.bindings import bindings_of
-from mopt_mlir.buffers import ALIGNMENT, MANUAL
+from mopt_mlir.bindings import bindings_of, enclosing_module
+from mopt_mlir.buffers import ADDRESSABLE_BYTES, ALIGNMENT, MANUAL
 from mopt_mlir.diagnostics import UserError, describe
 from mopt_mlir.func_ops import (
     argument_attributes,
@@ -55,6 +56,8 @@ def bufferize(module: Any) -> None:
     Raises Failure, and UserError for operations that are not lowered here.
     """
     _check_dialects(module)
+    _check_inner_modules(module)
+    _check_sizes(module)
     if not (_has_tensors(module) or _returns_buffers(module)):
         return
     _inline_returned_buffers(module)
@@ -78,10 +81,39 @@ def _check_dialects(module: Any) -> None:
             )
 
 
-def _has_tensors(module: Any) -> bool:
+def _check_inner_modules(module: Any) -> None:
+    """Raise UserError where a module inside of this one has tensors: MLIR's bufferisation leaves
+    such modules alone."""
+    for operation in inside(module):
+        is_inner = operation.name == "func.func" and operation.parent.operation != module
+        if is_inner and _has_tensors(operation):
+            raise UserError(
+                f"@{name_of(operation)} computes with tensors in a module inside of another: lower "
+                "that module by itself, or move the function out of it",
+                describe(operation.location),
+            )
+
+
+def _check_sizes(module: Any) -> None:
+    """Raise UserError for a buffer or tensor whose elements nobody can count: MLIR, asked for its
+    strides, ends the process."""
     ir = bindings_of(module).ir
+    for operation in inside(module):
+        types = [value.type for value in defined_by(operation)]
+        if operation.name == "func.func":
+            signature = operation.attributes["function_type"].value
+            types += [*signature.inputs, *signature.results]
+        for type_ in types:
+            is_static = isinstance(type_, ir.ShapedType) and type_.has_rank
+            if is_static and type_.has_static_shape and prod(type_.shape) >= ADDRESSABLE_BYTES:
+                message = f"{type_} has more elements than there are addresses"
+                raise UserError(message, describe(operation.location))
+
+
+def _has_tensors(root: Any) -> bool:
+    ir = bindings_of(root).ir
     tensors = (ir.RankedTensorType, ir.UnrankedTensorType)
-    return any(isinstance(value.type, tensors) for op in inside(module) for value in defined_by(op))
+    return any(isinstance(value.type, tensors) for op in inside(root) for value in defined_by(op))
 
 
 def _returns_buffers(module: Any) -> bool:
@@ -105,7 +137,7 @@ def _inline_returned_buffers(module: Any) -> None:
 
     def calls() -> tuple[list[Any], list[Any]]:
         """The calls of functions that return buffers, and all others."""
-        found = find(module, "func.call")
+        found = [call for call in find(module, "func.call") if enclosing_module(call) == module]
         ours = [call for call in found if call.attributes["callee"].value in returning]
         return ours, [call for call in found if call not in ours]
 

@@ -140,7 +140,7 @@ def annotate_entries(module: Any) -> None:
             if entry is not None:
                 function.attributes[entry.convention] = ir.UnitAttr.get()
                 write_entry(function, entry)
-                if [r.element for r in entry.results] == ["i1"]:  # C's bool is 0 or 1
+                if [str(result) for result in entry.results] == ["i1"]:  # C's bool is 0 or 1
                     set_result_attributes(function, [{"llvm.zeroext": ir.UnitAttr.get()}])
         for function in declarations_of(module):
             _extend_integers(ir, function)

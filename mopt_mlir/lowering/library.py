@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mopt_mlir.bindings import bindings_of
+from mopt_mlir.bindings import bindings_of, enclosing_module
 from mopt_mlir.diagnostics import UserError, describe
 from mopt_mlir.func_ops import functions_of, is_public, name_of
 from mopt_mlir.lowering.entries import C_INTERFACE
@@ -77,11 +77,12 @@ def _taken_by(name: str) -> str:
 def call_accurate_functions(module: Any) -> None:
     """Replace operations on scalars that MLIR would approximate by calls of the C library."""
     bindings = bindings_of(module)
-    ir, declared = bindings.ir, set()
+    ir = bindings.ir
+    declared: dict[tuple[Any, str], Any] = {}  # by the block of the module around, and name
     for operation in find(module, *_ACCURATE):
         type_ = operation.results[0].type
-        if isinstance(type_, ir.ShapedType):
-            continue
+        if not isinstance(type_, ir.FloatType) or type_.width > 64:
+            continue  # MLIR's are all there is
         with module.context, ir.InsertionPoint(operation), operation.location:
             narrow = type_.width < 32  # the library has nothing for these
             wide = ir.F32Type.get() if narrow else type_
@@ -92,18 +93,18 @@ def call_accurate_functions(module: Any) -> None:
             result = bindings.func.CallOp([wide], name, [argument]).result
             if narrow:
                 result = bindings.arith.truncf(type_, result)
+        declared[enclosing_module(operation).regions[0].blocks[0], name] = wide
         operation.results[0].replace_all_uses_with(result)
         operation.erase()
-        declared.add((name, wide))
-    for name, wide in sorted(declared, key=lambda pair: pair[0]):
-        _declare(bindings, module, name, wide)
+    for (block, name), wide in sorted(declared.items(), key=lambda found: found[0][1]):
+        _declare(bindings, block, name, wide)
 
 
-def _declare(bindings: Any, module: Any, name: str, type_: Any) -> None:
+def _declare(bindings: Any, block: Any, name: str, type_: Any) -> None:
+    """Declare a function of the C library at the beginning of a module's `block`."""
     ir = bindings.ir
-    if name in ir.SymbolTable(module):
+    if name in ir.SymbolTable(block.owner.operation):
         return
-    block = module.regions[0].blocks[0]
-    with module.context, ir.Location.unknown(), ir.InsertionPoint.at_block_begin(block):
+    with block.owner.context, ir.Location.unknown(), ir.InsertionPoint.at_block_begin(block):
         signature = ir.FunctionType.get([type_], [type_])
         bindings.func.FuncOp(name, signature, visibility="private")

@@ -44,6 +44,11 @@ def link_shared(code: NativeModule) -> bytes:
         return target.read_bytes()
 
 
+def check_compiler() -> None:
+    """Raise UserError if there is no C compiler."""
+    _compiler()
+
+
 def _compiler() -> list[str]:
     """The C compiler: `$CC` if it is set, else the first that is installed."""
     variable = os.environ.get("CC", "")

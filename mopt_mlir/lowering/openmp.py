@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+import re
 import sys
+from collections.abc import Iterator
 from functools import cache
+from importlib import metadata
 from pathlib import Path
 
 from mopt_mlir.diagnostics import UserError
@@ -12,6 +15,11 @@ from mopt_mlir.machine.facts import remember_affinity
 
 _FORK = "__kmpc_fork_call"
 _NAMES = ("libiomp5.so", "libomp.so", "libiomp5.dylib", "libomp.dylib")
+_PACKAGE = "intel-openmp"
+
+_MAPPED = re.compile(r"\S*/lib(?:iomp5|omp)(?:-\w+)?\.so[.\d]*")
+"""The path of a runtime among the files that a process has mapped, also of one that a wheel brings
+along under a name of its own."""
 
 
 @cache
@@ -25,7 +33,7 @@ def load_openmp() -> None:
 
     remember_affinity()
     if not is_in_process(_FORK):
-        llvm.load_library_permanently(str(find_openmp()))
+        llvm.load_library_permanently(str(_mapped() or find_openmp()))
 
 
 def is_in_process(symbol: str) -> bool:
@@ -33,13 +41,34 @@ def is_in_process(symbol: str) -> bool:
     return hasattr(ctypes.CDLL(None), symbol)
 
 
+def _mapped() -> Path | None:
+    """The runtime that the process has loaded for some other library alone, as Python loads
+    extensions. Loaded once more, for all, it stays the same one."""
+    try:
+        found = _MAPPED.search(Path("/proc/self/maps").read_text(errors="surrogateescape"))
+    except OSError:  # another system than Linux
+        return None
+    return None if found is None else Path(found[0])
+
+
 def find_openmp() -> Path:
     """The OpenMP runtime's shared library. Raises UserError if it is not installed."""
-    for prefix in (sys.prefix, sys.base_prefix):
-        for name in _NAMES:
-            path = Path(prefix, "lib", name)
-            if path.is_file():
-                return path
+    for path in _installed():
+        if path.is_file():
+            return path
     raise UserError(
         'parallel code needs the OpenMP runtime: pip install "mopt-mlir[openmp]", or use one thread'
+    )
+
+
+def _installed() -> Iterator[Path]:
+    """Where the runtime may be: where pip says that it put it (which is not the environment's own
+    lib/ for a user's packages), or in that, as conda has it."""
+    try:
+        files = metadata.files(_PACKAGE) or ()
+    except metadata.PackageNotFoundError:
+        files = ()
+    yield from (Path(str(file.locate())).resolve() for file in files if file.name in _NAMES)
+    yield from (
+        Path(root, "lib", name) for root in (sys.prefix, sys.base_prefix) for name in _NAMES
     )

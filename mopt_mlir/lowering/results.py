@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mopt_mlir.bindings import Bindings, bindings_of
+from mopt_mlir.bindings import Bindings, bindings_of, enclosing_module
 from mopt_mlir.diagnostics import UserError, describe
 from mopt_mlir.func_ops import (
     argument_attributes,
@@ -39,7 +39,7 @@ def results_to_parameters(module: Any) -> None:
             for function in functions_of(module)
             if _rewrite_function(bindings, function)
         }
-        calls = find(module, "func.call")
+        calls = [call for call in find(module, "func.call") if enclosing_module(call) == module]
         called = {call.attributes["callee"].value for call in calls}
         for declaration in declarations_of(module):
             if name_of(declaration) in called and _rewrite_declaration(bindings, declaration):
@@ -72,15 +72,25 @@ def _rewrite_function(bindings: Bindings, function: Any) -> bool:
     scalars = [r for r, buffer in zip(type_.results, buffers, strict=True) if not buffer]
     function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(inputs, scalars))
     set_argument_attributes(function, attributes)
-    if "res_attrs" in function.attributes:
-        del function.attributes["res_attrs"]
+    _keep_attributes_of_scalars(ir, function, buffers)
     return True
+
+
+def _keep_attributes_of_scalars(ir: Any, function: Any, buffers: list[bool]) -> None:
+    """Drop the attributes of results that are buffers, of which no result is left."""
+    if "res_attrs" not in function.attributes:
+        return
+    known = zip(function.attributes["res_attrs"], buffers, strict=True)
+    function.attributes["res_attrs"] = ir.ArrayAttr.get(
+        [one for one, buffer in known if not buffer]
+    )
 
 
 def _rewrite_declaration(bindings: Bindings, function: Any) -> bool:
     ir = bindings.ir
     type_ = function.attributes["function_type"].value
-    buffers = [result for result in type_.results if is_buffer(result)]
+    is_one = [is_buffer(result) for result in type_.results]
+    buffers = [result for result, one in zip(type_.results, is_one, strict=True) if one]
     if not buffers:
         return False
     if not all(_is_static(ir, result) for result in buffers):
@@ -94,8 +104,7 @@ def _rewrite_declaration(bindings: Bindings, function: Any) -> bool:
     attributes = [*argument_attributes(function), *({} for _ in buffers)]
     function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(inputs, scalars))
     set_argument_attributes(function, attributes)
-    if "res_attrs" in function.attributes:
-        del function.attributes["res_attrs"]
+    _keep_attributes_of_scalars(ir, function, is_one)
     return True
 
 

@@ -32,6 +32,12 @@ def reuse_scratch(module: Any) -> None:
     Raises UserError where the module has symbols of its own by the names of functions that this
     needs, even without such allocations: whoever loads the code will call RELEASE if it is there.
     """
+    for inner in find(module, "builtin.module"):  # each has symbols of its own
+        _reuse_in(inner)
+
+
+def _reuse_in(module: Any) -> None:
+    """`reuse_scratch`, of modules inside of `module` the inner ones first."""
     bindings = bindings_of(module)
     marked = [op for op in find(module, "memref.alloc") if SCRATCH in op.attributes]
     symbols = bindings.ir.SymbolTable(module)

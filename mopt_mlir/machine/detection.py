@@ -97,18 +97,21 @@ def _caches(machine: Machine, facts: HostFacts) -> dict[str, int | bool]:
     """What the OS says of the caches of `machine`, unless that makes no hierarchy."""
     known: dict[str, int | bool] = {}
     for cache in machine.caches:
-        known |= {f"{cache.name}.{field}": value for field, value in _observed(cache, facts)}
+        observed = _observed(cache, facts, is_last=cache is machine.caches[-1])
+        known |= {f"{cache.name}.{field}": value for field, value in observed}
     sizes = [known.get(f"{cache.name}.size", cache.size) for cache in machine.caches]
     return known if all(inner < outer for inner, outer in pairwise(sizes)) else {}
 
 
-def _observed(cache: Cache, facts: HostFacts) -> Iterable[tuple[str, int | bool]]:
+def _observed(cache: Cache, facts: HostFacts, *, is_last: bool) -> Iterable[tuple[str, int | bool]]:
+    """Of an inner cache that a few cores share each gets its part, as if that were its own."""
     known = facts.caches.get(cache.name)
     if known is None or not known.size:
         return
     line, ways = known.line or cache.line, known.ways or cache.ways
     core = facts.siblings.get(min(facts.threads), facts.threads)
-    yield "size", known.size - known.size % (line * ways)
+    size = known.size if is_last else known.size // max(1, facts.cores_of(known.sharers))
+    yield "size", size - size % (line * ways)
     yield "line", line
     yield "ways", ways
-    yield "shared", cache.shared or bool(known.sharers - core)
+    yield "shared", is_last and (cache.shared or bool(known.sharers - core))

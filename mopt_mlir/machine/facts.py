@@ -8,9 +8,10 @@ from __future__ import annotations
 import os
 import platform
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
+from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 SYSFS = Path("/sys/devices/system/cpu")
 CPUINFO = Path("/proc/cpuinfo")
+CGROUP = Path("/sys/fs/cgroup")
 
 _AMX, _PREFETCH_CODE = "amx-tile", "prefetchi"
 """Instructions, by LLVM's names, that came with Sapphire Rapids and with Granite Rapids."""
@@ -53,7 +55,8 @@ class HostFacts:
     names of the microarchitecture and its ancestors, nearest first, all of them with features that
     the OS enables; `features` the vector extensions. `threads` are the logical CPUs that this
     process may run on, `siblings` maps each logical CPU to those of its core, `last_sharers` to
-    those that share its last cache. `model` is the CPU's marketing name.
+    those that share its last cache. `quota` is how many CPUs' time a container has, None if it is
+    not limited. `model` is the CPU's marketing name.
     """
 
     architecture: str
@@ -64,6 +67,7 @@ class HostFacts:
     siblings: Mapping[int, frozenset[int]] = field(default_factory=dict)
     caches: Mapping[str, CacheFacts] = field(default_factory=dict)
     last_sharers: Mapping[int, frozenset[int]] = field(default_factory=dict)
+    quota: float | None = None
     model: str = ""
 
     @property
@@ -72,14 +76,19 @@ class HostFacts:
 
     @property
     def cores(self) -> int:
-        """Physical cores that this process may use: the second thread of a core adds no vector
-        unit."""
-        return len({self.siblings.get(cpu, frozenset({cpu})) for cpu in self.threads})
+        """Physical cores that this process may use at the same time: the second thread of a core
+        adds no vector unit, and a container may have the time of fewer."""
+        there = self.cores_of(self.threads)
+        return there if self.quota is None else max(1, min(there, ceil(self.quota)))
+
+    def cores_of(self, cpus: Iterable[int]) -> int:
+        """Physical cores of some logical CPUs."""
+        return len({self.siblings.get(cpu, frozenset({cpu})) for cpu in cpus})
 
     @property
     def installed_cores(self) -> int:
         """Physical cores of the machine, whatever this process may use of them."""
-        return len({*self.siblings.values()}) or self.cores
+        return len({*self.siblings.values()}) or self.cores_of(self.threads)
 
     @property
     def domains(self) -> int:
@@ -96,7 +105,10 @@ class HostFacts:
 
 
 def observe(
-    sysfs: Path = SYSFS, threads: frozenset[int] | None = None, cpuinfo: Path = CPUINFO
+    sysfs: Path = SYSFS,
+    threads: frozenset[int] | None = None,
+    cpuinfo: Path = CPUINFO,
+    cgroup: Path = CGROUP,
 ) -> HostFacts:
     """Ask archspec, LLVM and the OS, about `threads` or those that this process may run on.
 
@@ -122,6 +134,7 @@ def observe(
         siblings=_siblings(sysfs),
         caches=_caches(sysfs / f"cpu{min(threads)}"),
         last_sharers=_last_sharers(sysfs),
+        quota=_quota(cgroup),
         model=_model(cpuinfo),
     )
 
@@ -227,6 +240,16 @@ def _last_sharers(sysfs: Path) -> dict[int, frozenset[int]]:
         for cpu in _siblings(sysfs)
         if (last := _caches(sysfs / f"cpu{cpu}").get("L3")) is not None
     }
+
+
+def _quota(cgroup: Path) -> float | None:
+    """How many CPUs' time this process's container has, by version 2 of cgroups or by 1."""
+    new = _text(cgroup / "cpu.max").split()
+    old = [_text(cgroup / "cpu" / f"cpu.cfs_{name}_us") for name in ("quota", "period")]
+    for quota, period in (new, old) if len(new) == 2 else (old,):
+        if quota.isdigit() and period.isdigit() and int(quota) and int(period):
+            return int(quota) / int(period)
+    return None
 
 
 def _caches(cpu: Path) -> dict[str, CacheFacts]:

@@ -18,6 +18,7 @@ from typing import Any
 from mopt_mlir.diagnostics import UserError
 from mopt_mlir.machine.machine import CACHE_NAMES, Cache, Machine, field_kinds, optional_fields
 from mopt_mlir.machine.ranges import check_range
+from mopt_mlir.unicode_text import printable
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ def read(path: Path) -> MachineFile:
             raise UserError("a number in it has thousands of digits", location) from None
         raise UserError(f"not TOML: {why}", location) from None
     try:
-        file = machine_from(data, path.stem)
+        file = machine_from(data, printable(path.stem))
         return replace(file, notes={**file.notes, **_comments(text)})
     except ValueError as error:
         raise UserError(str(error), str(path)) from None

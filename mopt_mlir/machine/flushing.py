@@ -44,13 +44,14 @@ def flush_caches() -> None:
 
 @cache
 def _ballast(cores: int) -> tuple[list[NDArray[Any]], list[NDArray[Any]]]:
-    """Parts for each core: one that alone is larger than a core's own caches, and one that stays in
-    the last cache beside those of the others."""
+    """Parts for each core: one that alone is larger than a core's own caches, with many cores also
+    a part of others', and one that stays in the last cache beside those of the others."""
     largest = max(cache.size for cache in host().caches)
-    ballast = max(min(_FLUSH_FACTOR * largest, _MOST_BALLAST), largest)
-    sizes = (
-        max(ballast // cores, ballast // 8),
-        largest // max(_KEPT_PARTS, 2 * cores),  # in all at most half of it
+    ballast = np.ones(max(min(_FLUSH_FACTOR * largest, _MOST_BALLAST), largest), np.uint8)
+    part = max(ballast.nbytes // cores, ballast.nbytes // 8)
+    starts = (core * (ballast.nbytes - part) // max(1, cores - 1) for core in range(cores))
+    kept = largest // max(_KEPT_PARTS, 2 * cores)  # in all at most half of it
+    return (
+        [ballast[start : start + part] for start in starts],
+        [np.ones(kept, np.uint8) for _ in range(cores)],
     )
-    much, little = ([np.ones(size, np.uint8) for _ in range(cores)] for size in sizes)
-    return much, little

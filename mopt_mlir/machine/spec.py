@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from mopt_mlir.diagnostics import UserError
 
@@ -35,6 +35,10 @@ class MachineSpec:
                 raise UserError(f"machine '{text}': '{key}' is given twice")
             fields[key] = value
         return cls(base, fields)
+
+    def but(self, key: str, value: object) -> MachineSpec:
+        """The same with another value of a field."""
+        return replace(self, overrides={**self.overrides, key: str(value)})
 
     def __str__(self) -> str:
         return ",".join([self.base, *(f"{key}={value}" for key, value in self.overrides.items())])

@@ -22,7 +22,6 @@ from mopt_mlir.compiler.compilation import compile
 from mopt_mlir.problem import ElementType
 
 if TYPE_CHECKING:
-    from mopt_mlir.codegen.builder import Builder
     from mopt_mlir.compiler.executable import Executable
 
 CHAINS = 12
@@ -117,9 +116,12 @@ def _wait(builder: Builder, arrived: Any, threads: Any) -> None:
 def _fma(builder: Builder, rounds: Any, values: Any) -> None:
     lanes = values.type.shape[0]
     x = builder.vector_load(values, [Index()], lanes, lanes, "x")
-    with builder.loop("round", Index(), [Index.of(rounds)], carried=[x] * CHAINS) as each_round:
-        _, sums, to_next_round, results = each_round
-        to_next_round([builder.bindings.vector.FMAOp(x, x, partial).result for partial in sums])
+
+    def each_round(_: Index, sums: list[Any]) -> list[Any]:
+        return [builder.bindings.vector.FMAOp(x, x, partial).result for partial in sums]
+
+    rounds_end = [Index.of(rounds)]
+    results = builder.carrying_loop("round", Index(), rounds_end, [x] * CHAINS, each_round)
     total = results[0]
     for partial in results[1:]:
         total = builder.bindings.arith.AddFOp(total, partial).result
@@ -132,16 +134,18 @@ def _read(builder: Builder, rounds: Any, values: Any, buffer: Any) -> None:
     start = builder.vector_load(values, [Index()], lanes, lanes, "start")
     size = _size(builder, buffer)
     carried = [start] * _PARTIAL_RESULTS
-    with builder.loop("round", Index(), [Index.of(rounds)], carried=carried) as each_round:
-        _, seen, to_next_round, results = each_round
-        with builder.loop("i", Index(), [size], UNROLL * lanes, seen) as each_step:
-            i, partial, to_next_step, read = each_step
-            for at in range(UNROLL):
-                x = builder.vector_load(buffer, [i + at * lanes], lanes, lanes, "x")
-                slot = at % _PARTIAL_RESULTS
-                partial[slot] = arith.OrIOp(partial[slot], x).result
-            to_next_step(partial)
-        to_next_round(read)
+
+    def each_step(i: Index, partial: list[Any]) -> list[Any]:
+        for at in range(UNROLL):
+            x = builder.vector_load(buffer, [i + at * lanes], lanes, lanes, "x")
+            slot = at % _PARTIAL_RESULTS
+            partial[slot] = arith.OrIOp(partial[slot], x).result
+        return partial
+
+    def each_round(_: Index, seen: list[Any]) -> list[Any]:
+        return builder.carrying_loop("i", Index(), [size], seen, each_step, UNROLL * lanes)
+
+    results = builder.carrying_loop("round", Index(), [Index.of(rounds)], carried, each_round)
     total = results[0]
     for result in results[1:]:
         total = arith.OrIOp(total, result).result
@@ -163,7 +167,7 @@ def _store(builder: Builder, rounds: Any, values: Any, buffer: Any, how: dict[st
     size = _size(builder, buffer)
     with (
         builder.loop("round", Index(), [Index.of(rounds)]),
-        builder.loop("i", Index(), [size], UNROLL * lanes) as (i, *_),
+        builder.loop("i", Index(), [size], UNROLL * lanes) as i,
     ):
         for at in range(UNROLL):
             ((position, _),) = builder.apply("at", i + at * lanes).terms

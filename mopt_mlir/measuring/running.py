@@ -112,9 +112,12 @@ def run_entry(
     """
     with errors_raised():
         module = load_module(source)
+        known = tuple(name_of(f) for f in functions_of(module) if is_public(f))
+        # before anything is planned and compiled
+        if entry is None and len(known) > 1:
+            raise UserError(_ambiguous(known), describe(module.location))
         if entry is not None:
-            known = tuple(name_of(f) for f in functions_of(module) if is_public(f))
-            if entry not in known:  # before anything is planned and compiled
+            if entry not in known:
                 raise UserError(no_function(entry, known))
             keep_only(entry, module)
     executable = compile_with(module, options)
@@ -168,8 +171,11 @@ def _only(entries: Sequence[Entry], where: str) -> str:
         return entries[0].name
     if not entries:
         raise UserError("the module has no function that can be run", where)
-    known = ", ".join(entry.name for entry in entries)
-    raise UserError(f"the module has {len(entries)} functions, name one with --entry: {known}")
+    raise UserError(_ambiguous([entry.name for entry in entries]), where)
+
+
+def _ambiguous(names: Sequence[str]) -> str:
+    return f"the module has {len(names)} functions, name one with --entry: {', '.join(names)}"
 
 
 def _check_memory(entry: Entry, run: RunOptions) -> None:

@@ -61,11 +61,24 @@ def exposed_parts(machine: Machine) -> Mapping[str, float]:
 def objective(machine: Machine, seconds: Mapping[str, float]) -> float:
     """The slowest resource plus a little of all; a core computes and packs one after the other, and
     all resources wait while work is handed out."""
-    parts = exposed_parts(machine)
-    busy = {"core": seconds["compute"] + seconds["packing"]}
-    busy |= {name: seconds[name] for name in MEMORY}
+    parts, busy = exposed_parts(machine), busy_times(seconds)
     share = sum(parts[name] * time for name, time in busy.items())
     return seconds["parallel"] + max(busy.values()) + share
+
+
+def busy_times(seconds: Mapping[str, float]) -> dict[str, float]:
+    """How long the core, which computes and packs one after the other, and each memory are busy."""
+    core = seconds["compute"] + seconds["packing"]
+    return {"core": core, **{name: seconds[name] for name in MEMORY}}
+
+
+def bottleneck(seconds: Mapping[str, float]) -> str:
+    """What takes longest; of the core what most of its time goes to."""
+    times = {**busy_times(seconds), "parallel": seconds["parallel"]}
+    slowest = max(times, key=lambda name: times[name])
+    if slowest == "core":
+        return "packing" if seconds["packing"] > seconds["compute"] else "compute"
+    return slowest
 
 
 def can_stream(problem: Problem, machine: Machine, kernel: Microkernel) -> bool:
@@ -182,7 +195,7 @@ def prediction_of(
         seconds=seconds,
         volumes=found.volumes,
         classes={level.name: class_name(problem, level.order) for level in plan.levels},
-        bottleneck=max(seconds, key=lambda name: seconds[name]),
+        bottleneck=bottleneck(seconds),
         cost=objective(machine, seconds),
         lower_bound=lower_bound,
     )

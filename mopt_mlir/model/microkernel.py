@@ -206,7 +206,7 @@ def load_cycles(machine: Machine, loads: float) -> float:
 
 
 def norm(exponent: float, *values: float) -> float:
-    """The largest of `values` and, the less the higher the exponent, of those close to it."""
+    """The p-norm of `values`, p being `exponent`: a smooth maximum, the sharper the higher p."""
     return float(sum(value**exponent for value in values) ** (1 / exponent))
 
 

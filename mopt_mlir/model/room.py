@@ -13,6 +13,13 @@ from mopt_mlir.model.footprint import MemoryAxis, footprint, memory_axes, occupi
 from mopt_mlir.model.packing import PACKED_COPIES
 from mopt_mlir.problem import TENSORS, Problem, Tensor
 
+HALF_PAGE = PAGE // 2
+"""Bytes. (Weights in place whose rows lie so far apart, own plans on Zen 4 that change, medians of
+eight comparisons: M8 takes 5%, M7 2, R10 1% less time, R12 as much, Y19 3% more; in two of them R10
+and R12 took 1.2 to 1.5 times as long without. If rows a quarter of a page apart counted as well,
+four others would take 1 to 3% more. Rows whole pages apart should take a page, but a plan of M9
+that does not find so much takes 6% less time than those that do.)"""
+
 
 def usable(machine: Machine, level: str) -> float:
     """Bytes of the cache `level` that tiles may fill."""
@@ -35,39 +42,36 @@ def line_axes(
 def room_axes(
     problem: Problem, machine: Machine, tensor: Tensor, level: str, panels: bool
 ) -> tuple[MemoryAxis, ...]:
-    """The axes of `tensor` with the units in which it takes room in the cache `level`: lines, or,
-    of rows that lie apart by so much of a page that their parts in a tile use few of its lines, a
-    larger part of the page. A way of L1 is as long as a page, or less, and pages fill the sets of
-    L2, so that these few lines are all that such rows can use of either.
+    """The axes of `tensor` in the units in which it takes room in the cache `level`: lines or,
+    where rows lie so far apart that their lines share few sets, the part of a page that each row
+    blocks. (A way of L1 is a page or less, and pages fill the sets of L2.)
 
-    - Of pixels that have all of their channels together, if the machine says so (`pixel_room`).
-      (Own plans of AVX2 code on Zen 3: with constant weights and warm caches those of Table 1 take
-      9% less time, Y19 41%, Y4 4% more; with other weights and cold caches 3% less, Y19 35%, but M8
-      11 to 24% more, and 94 layers of four sets 1% less. Rows of pixels take no more than their
-      lines: of six 1x1 layers with channels in front, cold, four would take 2 to 18% more time, two
-      6% less.) Where pixels lie half a page apart, those that a stride leaves out take room as
-      well, which none of a tile can use; whole pages apart they use that of the others. (Of 94
-      layers own plans of two change: one of 1x3 taps and 512 channels takes 32 and 36% less time,
-      warm and cold, M8 4% more and 5% less.)
-    - Weights in place whose rows lie half a page or more apart take half a page, in L2. (Own plans
-      on Zen 4 that change, medians of eight comparisons: M8 takes 5%, M7 2, R10 1% less time, R12
-      as much, Y19 3% more; in two of them R10 and R12 took 1.2 to 1.5 times as long without. If
-      rows a quarter of a page apart counted as well, four others would take 1 to 3% more. Rows
-      whole pages apart should take a page, but a plan of M9 that does not find so much takes 6%
-      less time than those that do.)
+    - Input with channels last, in L1 and L2: see `_pixel_bytes`. If pixels lie half a page apart,
+      those that a stride leaves out take room as well, which none of a tile can use; whole pages
+      apart they use that of the others.
+    - Weights in place, in L2: HALF_PAGE, if rows lie that far apart or further.
     """
     line = line_bytes(problem, machine, tensor, level, panels)
     if tensor is problem.input and level in ("L1", "L2"):
         room = _pixel_bytes(problem, machine, level)
-        return memory_axes(problem, tensor, max(line, room), gaps=room == PAGE // 2)
+        gaps = room > 0 and row_pitch(problem, tensor) == HALF_PAGE
+        return memory_axes(problem, tensor, max(line, room), gaps=gaps)
     if level == "L2" and tensor is problem.weights and not panels:
-        line = PAGE // 2 if row_pitch(problem, tensor) >= PAGE // 2 else line
+        line = HALF_PAGE if row_pitch(problem, tensor) >= HALF_PAGE else line
     return memory_axes(problem, tensor, line)
 
 
 def _pixel_bytes(problem: Problem, machine: Machine, level: str) -> int:
     """The room that a pixel takes in the cache `level` because of where the others are; 0 if
-    channels do not lie together, or the machine does not say."""
+    channels do not lie together, or the machine does not say (`pixel_room`).
+
+    (Own plans of AVX2 code on Zen 3: with constant weights and warm caches those of Table 1 take 9%
+    less time, Y19 41%, Y4 4% more; with other weights and cold caches 3% less, Y19 35%, but M8 11
+    to 24% more, and 94 layers of four sets 1% less. Where the pixels that a stride leaves out take
+    room as well, two of the 94 change: one of 1x3 taps and 512 channels takes 32 and 36% less time,
+    warm and cold, M8 4% more and 5% less. Rows of pixels take no more than their lines: of six 1x1
+    layers with channels in front, cold, four would take 2 to 18% more time, two 6% less.)
+    """
     in_rows = any(problem.input.step(dim) == 1 for dim in problem.parallel_dims)
     part = 0.0 if in_rows else machine.pixel_room or 0.0
     cache = machine.cache(level)

@@ -22,6 +22,7 @@ from mopt_mlir.diagnostics import Failure, UserError, emit, errors_into
 from mopt_mlir.pipeline.pass_base import Pass, parse_options
 from mopt_mlir.pipeline.pass_registry import REGISTRY, load
 from mopt_mlir.pipeline.text import NAME, Element, read_elements, read_pipeline
+from mopt_mlir.unicode_text import printable
 
 MODULE = "builtin.module"
 MLIR_PASSES = "https://mlir.llvm.org/docs/Passes"
@@ -158,7 +159,7 @@ def _add_ours(pm: Any, ours: Pass) -> None:
     ours.check()
     # No op_name: the bindings keep a pointer to the text they are given, which is then freed.
     summary = (type(ours).__doc__ or "").partition("\n")[0]
-    pm.add(_callback(ours), name=ours.name, argument=str(ours), description=summary)
+    pm.add(_callback(ours), name=ours.name, argument=printable(str(ours)), description=summary)
 
 
 def _callback(ours: Pass) -> Callable[[Any, Any], None]:

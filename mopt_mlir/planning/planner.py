@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mopt_mlir.bindings import Bindings
-from mopt_mlir.diagnostics import NOT_TILED, Failure, emit
+from mopt_mlir.diagnostics import NOT_TILED, Failure, emit, without
 from mopt_mlir.linalg.constants import constant_value
 from mopt_mlir.linalg.decomposition import PART
 from mopt_mlir.linalg.extract import Convolution, UnsupportedError, extract, indexing_maps
@@ -133,6 +133,14 @@ def convolutions(module: Any, bindings: Bindings) -> list[Convolution]:
                 message = f"'{operation.name}' is not tiled: {reason}"
                 emit("remark", operation.location, message, NOT_TILED)
     return found
+
+
+def unplanned(module: Any, bindings: Bindings) -> list[Convolution]:
+    """The `convolutions` that carry no plan. Emits nothing: that others are not tiled is for
+    whoever tiles to say."""
+    with without(NOT_TILED):
+        found = convolutions(module, bindings)
+    return [one for one in found if plan_attribute.NAME not in one.operation.attributes]
 
 
 def _reduces(operation: Any, bindings: Bindings) -> bool:

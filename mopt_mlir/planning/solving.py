@@ -7,10 +7,13 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from mopt_mlir.diagnostics import UserError
+from mopt_mlir.machine.spec import MachineSpec
 from mopt_mlir.plan import GAP, TIME_LIMIT
 from mopt_mlir.problem import NoPlanError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from mopt_mlir.machine import Machine
     from mopt_mlir.plan import Plan
     from mopt_mlir.planning.plan_cache import PlanCache
@@ -51,9 +54,10 @@ class Request:
     def check_cores(self, machine: Machine, spec: str) -> None:
         """Raise UserError if `machine`, which `spec` named, has fewer cores than are asked for."""
         if self.threads > machine.cores:
+            larger = MachineSpec.parse(spec).but("cores", self.threads)
             raise UserError(
                 f"threads={self.threads}: machine '{machine.name}' has {machine.cores} cores; use "
-                f"fewer threads, or say of how many cores it is: {spec},cores={self.threads}"
+                f"fewer threads, or say of how many cores it is: {larger}"
             )
 
 
@@ -61,6 +65,13 @@ def check_jobs(jobs: int) -> None:
     """Raise UserError if so many processes cannot solve anything."""
     if jobs < 1:
         raise UserError(f"jobs={jobs}: at least one is needed")
+
+
+def longer_search(request: Request) -> str:
+    """How to get a plan for which there was too little time."""
+    seconds = max(_LONGER, 10 * request.time_limit)
+    gap = f" --gap {request.gap:g}" * (request.gap != GAP)
+    return f"mopt-plan{gap} --time-limit {seconds:g} looks longer, and keeps what it finds"
 
 
 @dataclass(frozen=True)
@@ -74,23 +85,24 @@ class Solution:
     late: bool = False
     cut_short: bool = False
 
-    def shortfall(self, request: Request) -> str | None:
-        """What there is to tell if less is proven than was asked for."""
+    def shortfall(
+        self, request: Request, way_out: Callable[[Request], str] = longer_search
+    ) -> str | None:
+        """What there is to tell if less is proven than was asked for, with a way out if it was the
+        time limit."""
         if self.plan.prediction is None or request.solver != "exact":
             return None
         reached = self.plan.prediction.gap
         if not _misses(reached, request):
             return None
-        reason = "all bounds for plans are as tight as they get"
+        reason = "SCIP found no better bound for plans"
         if self.cut_short:
             reason = f"the time limit of {request.time_limit:g} s ended the search for a plan"
         told = (
             f"{reason}: the one found may cost {reached * 100:.3g}% more than the best possible "
             f"one, {request.gap * 100:g}% was asked for"
         )
-        longer = max(_LONGER, 10 * request.time_limit)
-        way_out = f"; mopt-plan --time-limit {longer:g} looks longer, and keeps what it finds"
-        return told + way_out * self.cut_short
+        return told + f"; {way_out(request)}" * self.cut_short
 
 
 def key_of(problem: Problem, machine: Machine, request: Request, **more: str | float) -> str:

@@ -54,9 +54,10 @@ def algorithm1(
     if threads < 1:
         raise ValueError(f"threads is {threads}; at least one is needed")
     problem.check_size()
+    deadline = perf_counter() + time_limit
     options = choices(problem, machine, threads, constant_weights=constant_weights)
     evaluate, smallest = first_that_fits(problem, machine, options)
-    found = _levels(problem, machine, evaluate.choice, perf_counter() + time_limit)
+    found = _levels(problem, machine, evaluate.choice, deadline)
     tiling = _grown(evaluate, _balanced(evaluate, _floored(evaluate, found), smallest))
     orders = [found[name].order if name in found else 0 for name in LEVELS]
     plan = plan_with(evaluate, tiling, orders, threads)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from time import perf_counter
 
 import numpy as np
 
@@ -64,10 +65,15 @@ def candidates(
     """
     if k < 1:
         raise ValueError(f"k is {k}; at least one candidate is needed")
+    deadline = perf_counter() + time_limit
     found = certify(
         problem, machine, threads, constant_weights=constant_weights, gap=gap, time_limit=time_limit
     )
-    pools = [pool for pool in (_pool(found, choice) for choice in _varied(found)) if len(pool.cost)]
+    pools: list[_Pool] = []
+    for choice in _varied(found):
+        if not pools or perf_counter() < deadline:
+            pools.append(_pool(found, choice))
+    pools = [pool for pool in pools if len(pool.cost)]
     first = plan_of(found.evaluate, found.tiling, threads)
     plans = [first, *(plan_of(*one, threads) for one in _spread(found, pools, k - 1))]
     return tuple(

@@ -102,6 +102,6 @@ def certify(
     best.first(options)
     bound = Proof(best, gap, deadline).bound(options)
     evaluate, found = best.plan
-    found = with_fewer_sums(evaluate, found)
+    found = with_fewer_sums(evaluate, found, deadline)
     bound = min(bound, found.cost)
     return Certified(problem, machine, options, evaluate, found.tiling, found.cost, bound)

@@ -66,6 +66,8 @@ class Incumbent:
         """Round `sizes` (elements, `[level, dim]`) to each choice, and descend from the best."""
         starts: list[tuple[float, Evaluator, Ints]] = []
         for choice in options:
+            if perf_counter() > self.deadline:
+                return
             evaluate = Evaluator(self.problem, self.machine, choice)
             rounded = [r(sizes / evaluate.unit + 1e-6) for r in (np.rint, np.floor)]
             tiles = evaluate.nest(np.array(rounded).astype(np.int64))

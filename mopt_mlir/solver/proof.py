@@ -108,19 +108,17 @@ class Proof:
         is looked at apart, with all others on its grid, until the rest tempts no more."""
         lower = inf
         for _ in range(max(TEMPTATIONS, len(_by_grid(pending)) // 4)):
-            if not self._is_open(found):
+            if not self._is_below(found.bound):
                 return min(lower, max(found.bound, _own_bound(pending)))
+            if not found.starts:  # SCIP failed
+                break
             tempting = _grid(found.starts[0][0])
             lower = min(lower, self._exactly(_by_grid(pending)[tempting]))
             pending = [choice for choice in self._alive(pending) if _grid(choice) != tempting]
             found = self._together(pending, TABLE)
-        if self._is_open(found):
+        if self._is_below(found.bound):
             return min(lower, *map(self._exactly, _by_grid(pending).values()))
         return min(lower, found.bound)
-
-    def _is_open(self, found: Attempt) -> bool:
-        """Whether there is something left to prove, and something to begin with."""
-        return self._is_below(found.bound) and bool(found.starts)
 
     def _is_below(self, bound: float) -> bool:
         """Whether a bound does not reach the target, and there is time to improve it."""
@@ -151,11 +149,11 @@ class Proof:
         """What SCIP finds below the target (within `nodes` nodes if that is not negative); local
         searches start from so many of its solutions, the best first."""
         target, alive = self.target, self._alive(options)
-        left = self.deadline - perf_counter()
-        if not alive or left <= 0:
+        if not alive or perf_counter() >= self.deadline:
             return Attempt(min(target, _own_bound(options)))
         inc = self.incumbent
         model = Formulation(inc.problem, inc.machine, alive, inc.cost, table=table)
+        left = max(0.0, self.deadline - perf_counter())
         outcome = model.solve(
             below=target * MARGIN, time_limit=left, gap=BOUND_GAP * self.gap, nodes=nodes
         )

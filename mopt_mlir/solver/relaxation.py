@@ -32,7 +32,7 @@ from mopt_mlir.solver import scip
 from mopt_mlir.solver.arrays import Floats, Ints
 from mopt_mlir.solver.scenarios import IN_PLACE_LEVEL
 from mopt_mlir.solver.space import Choice, shares
-from mopt_mlir.solver.traffic import Traffic
+from mopt_mlir.solver.traffic import NEGLIGIBLE, Traffic
 from mopt_mlir.solver.variables import Expression
 from mopt_mlir.vector_access import whole_to_pack
 
@@ -248,5 +248,4 @@ class Formulation(Traffic):
         tiles = self.sum(self.trips[LEVELS[0], dim] for dim in self.dims)
         alone = self.of_choice(float(not seconds) for seconds in once)
         most = sum(log(self.problem.extent(dim)) for dim in self.dims)
-        repeated = self.exp("starts", tiles - most * alone + log(max(once)))
-        return repeated - max(once) * alone
+        return self.exp("starts", tiles + log(max(once)) - (most + NEGLIGIBLE) * alone)

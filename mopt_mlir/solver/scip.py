@@ -57,7 +57,9 @@ def run(model: Any, *, gap: float, time_limit: float, nodes: int = -1, convex: b
         model.setParam("limits/gap", gap)
         model.setParam("limits/nodes", nodes)
         model.setParam("limits/time", min(max(time_limit, LEAST_TIME), MOST_TIME))
-    except Exception:  # as in `resume`
+    except MemoryError:  # as in `resume`
+        raise
+    except Exception:
         return False
     return resume(model)
 
@@ -66,6 +68,8 @@ def resume(model: Any) -> bool:
     """Solve `model` with the limits that it has. Returns and raises as `run`."""
     try:
         model.optimize()
+    except MemoryError:  # another time there may be enough: no reason to keep a worse bound
+        raise
     except Exception:  # pyscipopt raises this very class for SCIP's own errors
         return False
     status = model.getStatus()

@@ -74,14 +74,16 @@ def moves(evaluate: Evaluator, tiling: Ints, *, across_levels: bool = False) -> 
     return evaluate.nest(_neighbours(evaluate.useful, tiling, across_levels=across_levels))
 
 
-def with_fewer_sums(evaluate: Evaluator, found: Found) -> Found:
+def with_fewer_sums(evaluate: Evaluator, found: Found, deadline: float = inf) -> Found:
     """The tiling that costs no more than `found`, of those that a step or an exchange leads to, of
     which partial sums take least from memory: the objective counts the least that any order of
-    loops leaves, not what these do."""
+    loops leaves, not what these do. After the `deadline` (of `perf_counter`) it is what it is."""
     own = found.tiling[None]
     if not evaluate.sums(own, evaluate(own)).any():
         return found
     for _ in range(MAX_MOVES):
+        if perf_counter() > deadline:
+            break
         near = moves(evaluate, found.tiling), exchanges(evaluate, found.tiling)
         tilings = np.concatenate([found.tiling[None], *near])
         costs = evaluate(tilings)

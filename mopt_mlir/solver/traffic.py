@@ -197,7 +197,7 @@ class Traffic(Variables):
         level, rest = LEVELS[-1], prod(self.problem.extent(d) for d in self.problem.output.dims)
         most, runs = log(rest), self.variable("runs")
         each = self.of_choice(log(choice.rates.run / self.scale) for choice in self.choices)
-        each -= 2 * most * self.past
+        each -= (2 * most + NEGLIGIBLE) * self.past
         for dim in joined_dims(self.problem):
             extent = self.problem.extent(dim)
             tiles, whole = log(extent) - self.x[level, dim], self._whole(level, dim)

@@ -35,7 +35,8 @@ result is further from the float64 reference than rounding can explain."""
 
 NOTES = """\
 classes: innermost loop over the L3, L2 and L1 tiles; in "wk" it is w, with k next to it
-bottleneck: what the model expects to take longest, computing or moving data from a memory level
+bottleneck: what the model expects to take longest: computing, packing weights, moving data from a
+memory level, or handing out work to cores (parallel)
 solve: what finding the plan took; next to nothing if it was found before and kept on disk
 gap: by how much any other plan could at most be better in the model, proven by the solver
 of peak: relative to cores that do nothing but FMAs, as measured on this host beside each operator

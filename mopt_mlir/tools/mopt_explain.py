@@ -81,6 +81,10 @@ def _run(arguments: argparse.Namespace) -> int:
         if arguments.operator is None:
             _parser().error("an input is needed, or --operator for one of table1")
         source = TABLE1
+    if any(kind in ("html", "png") for _, kind in outputs):
+        from mopt_mlir.explain.picture import check_installed
+
+        check_installed()  # before anything is planned
     explanations = explain_source(
         source if is_list(source) else read(source),
         entry=arguments.entry,

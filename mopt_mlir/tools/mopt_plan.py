@@ -37,7 +37,8 @@ NOTES = """\
 classes: innermost loop over the L3, L2 and L1 tiles; in "wk" it is w, with k next to it
 registers: the outputs that a core holds in registers
 parallel: into how many parts a dim is split between cores
-bottleneck: what the model expects to take longest, computing or moving data from a memory level
+bottleneck: what the model expects to take longest: computing, packing weights, moving data from a
+memory level, or handing out work to cores (parallel)
 cost: the model's objective, about the time of one run
 gap: by how much any other plan could at most be better in the model, proven by the solver
 solve: what finding the plan took; "kept" if it was found before"""

@@ -53,3 +53,29 @@ func.func @descriptors(%a: memref<?xf32>, %b: memref<1xf32>) {
   affine.store %x, %b[0] : memref<1xf32>
   return
 }
+
+// A bool is zero or one; a buffer of them is none.
+// CHECK-LABEL: llvm.func @bool(
+// CHECK-SAME:    -> (i1 {llvm.zeroext})
+func.func @bool(%x: f32) -> i1 {
+  %0 = arith.cmpf ogt, %x, %x : f32
+  return %0 : i1
+}
+
+// CHECK:       llvm.func @bools(
+// CHECK-NOT:     zeroext
+// CHECK:       llvm.func @_mlir_ciface_bools(
+// CHECK-NOT:     zeroext
+func.func @bools(%x: tensor<?xf32>) -> tensor<?xi1> {
+  %0 = arith.cmpf ogt, %x, %x : tensor<?xf32>
+  return %0 : tensor<?xi1>
+}
+
+// What is known of results that stay is kept.
+// CHECK:       llvm.func @kept(
+// CHECK-SAME:    -> (i32 {my.tag})
+func.func @kept(%x: tensor<4xf32>) -> (tensor<4xf32>, i32 {my.tag}) {
+  %0 = arith.addf %x, %x : tensor<4xf32>
+  %c = arith.constant 1 : i32
+  return %0, %c : tensor<4xf32>, i32
+}

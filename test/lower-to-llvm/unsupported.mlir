@@ -62,3 +62,23 @@ module {
     func.func private @run(%i: index)
   }
 }
+
+// -----
+
+module @outer {
+  module @inner {
+    // expected-error @+1 {{@tensors computes with tensors in a module inside of another: lower that module by itself, or move the function out of it}}
+    func.func @tensors(%a: tensor<16xf32>) -> tensor<16xf32> {
+      %b = arith.addf %a, %a : tensor<16xf32>
+      return %b : tensor<16xf32>
+    }
+  }
+}
+
+// -----
+
+// MLIR would end the process.
+// expected-error @+1 {{memref<4294967296x2147483648xf32> has more elements than there are addresses}}
+func.func @too_large(%a: memref<4294967296x2147483648xf32>) {
+  return
+}

@@ -64,6 +64,25 @@ func.func @read_only(%input: memref<1x1x1x5xf32>, %output: memref<1x3x1x4xf32>) 
   return
 }
 
+// What lies between goes with them.
+// CHECK-LABEL: func.func @cast
+// CHECK-NOT:     @behind_a_cast
+// CHECK-NOT:     memref.cast
+// CHECK:         memref.get_global @packed_weights
+// CHECK:         return
+memref.global "private" constant @behind_a_cast : memref<3x1x1x2xf32> = dense<2.0>
+func.func @cast(%input: memref<1x1x1x5xf32>, %output: memref<1x3x1x4xf32>) {
+  %dense = memref.get_global @behind_a_cast : memref<3x1x1x2xf32>
+  %weights = memref.cast %dense
+    : memref<3x1x1x2xf32> to memref<3x1x1x2xf32, strided<[2, 2, 2, 1]>>
+  linalg.conv_2d_nchw_fchw {mopt.plan = {
+      machine = "znver5", threads = 1, packing = "whole", levels = [],
+      microkernel = {lanes = "k", vector = 4, tile = {k = 4, w = 2}, reduction = ["s"]}}}
+    ins(%input, %weights : memref<1x1x1x5xf32>, memref<3x1x1x2xf32, strided<[2, 2, 2, 1]>>)
+    outs(%output : memref<1x3x1x4xf32>)
+  return
+}
+
 // Taps innermost but one: all first taps (1, 3, 5, 0), then all second ones (2, 4, 6, 0).
 // CHECK-DAG:   packed_weights_0: "0x40000000{{0000803F000040400000A0400000000000000040000080400000C04000000000}}"
 // CHECK-DAG:   packed_weights_1: "0x40000000{{0000803F000040400000A0400000000000000040000080400000C04000000000}}"

@@ -118,14 +118,15 @@ func.func @not_strided(%a: memref<6x6xf32, #rows_apart>, %f: memref<3x3xf32>,
 
 // CHECK-LABEL: func.func @batches
 // CHECK:         linalg.generic
-func.func @batches(%a: memref<2x3x6x6xf32>, %f: memref<3x3xf32>, %x: memref<2x3x4x4xf32>) {
-  // expected-remark @+1 {{'linalg.generic' is not tiled: it has 2 batch dims; 1 is supported}}
+func.func @batches(%a: memref<2x5x3x6x6xf32>, %f: memref<3x3xf32>, %x: memref<2x5x3x4x4xf32>) {
+  // expected-remark @+1 {{'linalg.generic' is not tiled: it has 3 batch dims; 1 is supported}}
   linalg.generic {
-    indexing_maps = [affine_map<(m, n, h, w, r, s) -> (m, n, h + r, w + s)>,
-                     affine_map<(m, n, h, w, r, s) -> (r, s)>,
-                     affine_map<(m, n, h, w, r, s) -> (m, n, h, w)>],
-    iterator_types = ["parallel", "parallel", "parallel", "parallel", "reduction", "reduction"]}
-    ins(%a, %f : memref<2x3x6x6xf32>, memref<3x3xf32>) outs(%x : memref<2x3x4x4xf32>) {
+    indexing_maps = [affine_map<(l, m, n, h, w, r, s) -> (l, m, n, h + r, w + s)>,
+                     affine_map<(l, m, n, h, w, r, s) -> (r, s)>,
+                     affine_map<(l, m, n, h, w, r, s) -> (l, m, n, h, w)>],
+    iterator_types = ["parallel", "parallel", "parallel", "parallel", "parallel", "reduction",
+                      "reduction"]}
+    ins(%a, %f : memref<2x5x3x6x6xf32>, memref<3x3xf32>) outs(%x : memref<2x5x3x4x4xf32>) {
   ^bb0(%i: f32, %k: f32, %o: f32):
     %p = arith.mulf %i, %k : f32
     %q = arith.addf %o, %p : f32

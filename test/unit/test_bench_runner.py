@@ -248,3 +248,8 @@ def test_results_of_another_commit_are_not_continued(tmp_path):
         check_continues(head, head | {"commit": "def"}, tmp_path)
     with pytest.raises(UserError, match="measured with cpu Fast 9000, and this is Slow 1"):
         check_continues(head, head | {"machine": {"cpu": "Slow 1"}}, tmp_path)
+    with pytest.raises(UserError, match="measured with generator None, and this is 123"):
+        check_continues(head, head | {"generator": "123"}, tmp_path)
+    other = {"cpu": "Fast 9000", "planned_for": {"cpu": "znver5"}}
+    with pytest.raises(UserError, match="measured with planned for None, and this is znver5"):
+        check_continues(head, head | {"machine": other}, tmp_path)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -316,7 +317,18 @@ def test_too_little_memory_is_said_and_not_taken(tmp_path: Path) -> None:
     check_memory(1 << 20, "this", "go on", meminfo)
     with pytest.raises(UserError, match="this needs 2 MB of memory, 1 are free; go on"):
         check_memory(2 << 20, "this", "go on", meminfo)
-    check_memory(1 << 60, "this", "go on", tmp_path / "none")
+    check_memory(1 << 60, "this", "go on", tmp_path / "none", tmp_path)
+
+
+@pytest.mark.parametrize(("limit", "fits"), [("max", True), (3 << 20, False), (4 << 20, True)])
+def test_a_container_may_have_less_memory(tmp_path: Path, limit: object, fits: bool) -> None:
+    """Of which two megabytes are in use, one of them to keep files that are elsewhere as well."""
+    (tmp_path / "meminfo").write_text("MemAvailable: 1048576 kB\n")
+    (tmp_path / "memory.max").write_text(f"{limit}\n")
+    (tmp_path / "memory.current").write_text(f"{2 << 20}\n")
+    (tmp_path / "memory.stat").write_text(f"anon {1 << 20}\nfile {1 << 20}\n")
+    with nullcontext() if fits else pytest.raises(UserError, match="3 MB of memory, 2 are free"):
+        check_memory(3 << 20, "this", "go on", tmp_path / "meminfo", tmp_path)
 
 
 @pytest.mark.parametrize("threads", [0, -1, 100_000])
@@ -572,4 +584,4 @@ def test_a_machine_file_whose_name_is_not_utf_8(
     path = tmp_path / os.fsdecode(b"mine\xff.toml")
     path.write_bytes((SHIPPED / "haswell.toml").read_bytes())
     assert main([str(path)]) == 0
-    assert capfdbinary.readouterr().out.startswith(b"machine mine\xff\n")
+    assert capfdbinary.readouterr().out.startswith(rb"machine mine\xff" + b"\n")

@@ -1,14 +1,18 @@
 """Which machine is planned for and which CPU code is for, and what does not go together."""
 
 import os
+from pathlib import Path
 
 import pytest
 
 import mopt_mlir
 from mopt_mlir import UserError
+from mopt_mlir.compiler.carried import compare_plans
 from mopt_mlir.compiler.options import CompileOptions, closest_machine
 from mopt_mlir.lowering.target import host, of_cpu
 from mopt_mlir.pipeline.loading import load_module
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 @pytest.mark.parametrize(
@@ -44,6 +48,7 @@ def test_the_cpu_of_files_follows_the_machine_unless_it_is_given():
     assert CompileOptions(machine="i7-9700k", cpu="haswell").target_of_files().cpu == "haswell"
     assert CompileOptions().target_of_files() == host()
     assert CompileOptions(machine="host,cores=2").target_of_files() == host()
+    assert CompileOptions(machine="host,cpu=haswell").target_of_files().cpu == "haswell"
 
 
 @pytest.mark.parametrize(
@@ -75,6 +80,42 @@ def test_vectors_are_those_that_the_module_names(bits, severities):
     with mopt_mlir.sink(seen.append):
         CompileOptions().compare_vectors(of_cpu("haswell"), module)
     assert [diagnostic.severity for diagnostic in seen] == severities
+
+
+@pytest.mark.parametrize(
+    ("threads", "cpu", "told"),
+    [
+        (1, "znver5", []),
+        (
+            1,
+            "haswell",
+            ["is for vectors of 512 bits, but CPU 'haswell' has 256: expect a fraction"],
+        ),
+        (
+            4,
+            "znver5",
+            ["is for 1 thread, but threads=4 was asked for; ask for threads=1, or leave"],
+        ),
+    ],
+)
+def test_plans_that_are_there_already_are_compared_with_what_is_asked_for(threads, cpu, told):
+    module = load_module(EXAMPLES / "planned.mlir")
+    seen = []
+    with mopt_mlir.sink(seen.append):
+        compare_plans(module, CompileOptions(threads=threads), of_cpu(cpu))
+    assert [diagnostic.severity for diagnostic in seen] == ["warning"] * len(told)
+    for diagnostic, text in zip(seen, told, strict=True):
+        assert f"its plan {text}" in diagnostic.message
+        assert diagnostic.location.endswith("planned.mlir:6:3")
+
+
+def test_what_is_no_plan_is_for_tiling_to_say():
+    text = (EXAMPLES / "planned.mlir").read_text()
+    seen = []
+    for wrong in (text.replace("threads = 1", "threads = 0"), text.replace("f32", "f16")):
+        with mopt_mlir.sink(seen.append):
+            compare_plans(load_module(wrong), CompileOptions(threads=2), of_cpu("haswell"))
+    assert seen == []
 
 
 def test_a_narrow_plan_for_the_host_is_no_mistake():

@@ -25,7 +25,7 @@ from mopt_mlir.explain.text import to_text
 from mopt_mlir.loop_nest import CORES, Loop, Packing
 from mopt_mlir.machine import by_name
 from mopt_mlir.microkernel import Microkernel
-from mopt_mlir.model.cost import predict
+from mopt_mlir.model.cost import MEMORY, bottleneck, predict
 from mopt_mlir.pipeline.loading import load_module, run_passes
 from mopt_mlir.plan import LEVELS, Level, Plan
 from mopt_mlir.planning.operators import operators_of
@@ -437,6 +437,21 @@ def test_text_says_where_handing_out_work_takes_longest() -> None:
     assert told.forecast is not None
     assert told.forecast.prediction.bottleneck == "parallel"
     assert "Bottleneck: handing out work, " in to_text((told,))
+
+
+@pytest.mark.parametrize(
+    ("compute", "packing", "memory", "slowest"),
+    [
+        (3.0, 2.0, 4.0, "compute"),  # five seconds of the core
+        (2.0, 3.0, 4.0, "packing"),
+        (2.0, 3.0, 6.0, "L2"),
+    ],
+)
+def test_the_core_is_the_bottleneck_where_both_that_it_does_take_longest(
+    compute: float, packing: float, memory: float, slowest: str
+) -> None:
+    seconds = dict.fromkeys(MEMORY, 1.0) | {"L2": memory, "parallel": 0.0}
+    assert bottleneck({**seconds, "compute": compute, "packing": packing}) == slowest
 
 
 def test_text_says_when_cores_idle() -> None:

@@ -108,6 +108,34 @@ func.func @conv(%a: memref<11x15xf32>, %f: memref<3x3xf32>, %x: memref<5x7xf32>)
     close(output, old + nchw_reference(image[None, None], filters[None, None])[0, 0, ::2, ::2])
 
 
+def test_a_filter_of_one_column_that_was_folded() -> None:
+    """To MLIR, columns that no filter loop moves over are a batch beside the batch."""
+    image, filters, output = random_arrays((2, 9, 5, 4), (3, 4, 20), (2, 7, 5, 20))
+    types = [f"memref<{'x'.join(map(str, a.shape))}xf32>" for a in (image, filters, output)]
+    exe = mopt_mlir.compile(
+        f"""#image = affine_map<(n, h, w, k, r, c) -> (n, h + r, w, c)>
+#filter = affine_map<(n, h, w, k, r, c) -> (r, c, k)>
+#output = affine_map<(n, h, w, k, r, c) -> (n, h, w, k)>
+func.func @conv(%a: {types[0]}, %f: {types[1]}, %x: {types[2]}) {{
+  linalg.generic {{indexing_maps = [#image, #filter, #output],
+                  iterator_types = ["parallel", "parallel", "parallel", "parallel", "reduction",
+                                    "reduction"]}}
+    ins(%a, %f : {types[0]}, {types[1]}) outs(%x : {types[2]}) {{
+  ^bb0(%p: f32, %q: f32, %o: f32):
+    %m = arith.mulf %p, %q : f32
+    %s = arith.addf %o, %m : f32
+    linalg.yield %s : f32
+  }}
+  return
+}}""",
+        require_tiled=True,
+    )
+    old = output.astype(np.float64)
+    exe["conv"](image, filters, output)
+    windows = np.lib.stride_tricks.sliding_window_view(image.astype(np.float64), 3, axis=1)
+    close(output, old + np.einsum("nhwcr,rck->nhwk", windows, filters))
+
+
 def test_subviews_with_offsets() -> None:
     """Crops and every second channel of larger buffers, in place."""
     image, filters, output = random_arrays((1, 6, 14, 20), (5, 3, 3, 3), (1, 10, 16, 16))

@@ -353,7 +353,7 @@ def test_host_takes_latencies_from_the_file_and_caches_from_the_os(tmp_path: Pat
         write(tmp_path, f"{cache}/ways_of_associativity", ways)
         write(tmp_path, f"{cache}/coherency_line_size", 64)
         write(tmp_path, f"{cache}/shared_cpu_list", sharers)
-    seen = observe(tmp_path, threads=frozenset(range(4)))
+    seen = observe(tmp_path, threads=frozenset(range(4)), cgroup=tmp_path)
     machine = machine_on(
         replace(ZEN5, threads=seen.threads, siblings=seen.siblings, caches=seen.caches)
     )
@@ -457,7 +457,7 @@ def test_host_may_be_limited_to_some_cores_of_the_machine(tmp_path: Path) -> Non
             write(tmp_path, f"{last}/{index}", text)
         write(tmp_path, f"{last}/shared_cpu_list", "0-1,4-5" if cpu % 4 < 2 else "2-3,6-7")
     write(tmp_path, "cpuinfo", "processor : 0\nmodel name\t: Some  CPU @ 3 GHz\n")
-    seen = observe(tmp_path, frozenset({0, 3, 5, 7}), tmp_path / "cpuinfo")
+    seen = observe(tmp_path, frozenset({0, 3, 5, 7}), tmp_path / "cpuinfo", tmp_path)
     assert seen.model == "Some CPU @ 3 GHz"
     assert (seen.cores, seen.installed_cores, seen.domains) == (3, 4, 2)
     assert seen.places == (0, 5, 3)
@@ -471,8 +471,44 @@ def test_cores_may_be_spread_unevenly_over_last_caches(tmp_path: Path) -> None:
             write(tmp_path, f"cpu{cpu}/cache/index3/{index}", text)
         sharers = "0-7" if cpu < 8 else "8-15"
         write(tmp_path, f"cpu{cpu}/cache/index3/shared_cpu_list", sharers)
-    seen = observe(tmp_path, frozenset(range(7, 16)), tmp_path / "cpuinfo")
+    seen = observe(tmp_path, frozenset(range(7, 16)), tmp_path / "cpuinfo", tmp_path)
     assert (seen.cores, seen.domains) == (9, 2)
+
+
+@pytest.mark.parametrize(
+    ("files", "cores"),
+    [
+        ({"cpu.max": "max 100000"}, 4),
+        ({"cpu.max": "250000 100000"}, 3),
+        ({"cpu.max": "800000 100000"}, 4),
+        ({"cpu.max": "10000 100000"}, 1),
+        ({"cpu.max": "nonsense"}, 4),
+        ({"cpu/cpu.cfs_quota_us": -1, "cpu/cpu.cfs_period_us": 100000}, 4),
+        ({"cpu/cpu.cfs_quota_us": 200000, "cpu/cpu.cfs_period_us": 100000}, 2),
+    ],
+)
+def test_a_container_has_as_many_cores_as_its_time_comes_to(
+    tmp_path: Path, files: dict[str, object], cores: int
+) -> None:
+    for name, text in files.items():
+        write(tmp_path, f"cgroup/{name}", text)
+    seen = observe(tmp_path, frozenset(range(4)), tmp_path / "cpuinfo", tmp_path / "cgroup")
+    assert (seen.cores, seen.installed_cores, len(seen.places)) == (cores, 4, 4)
+
+
+def test_cores_that_share_an_l2_have_a_part_of_it_each() -> None:
+    """Four cores with one L2, as Intel's small ones."""
+    together = frozenset(range(4))
+    caches = {
+        "L1": CacheFacts(32 << 10, 64, 8, frozenset({0})),
+        "L2": CacheFacts(2 << 20, 64, 16, together),
+        "L3": CacheFacts(32 << 20, 64, 16, together),
+    }
+    siblings = {cpu: frozenset({cpu}) for cpu in together}
+    machine = machine_on(replace(ZEN5, threads=together, siblings=siblings, caches=caches))
+    assert [cache.size for cache in machine.caches] == [32 << 10, 512 << 10, 32 << 20]
+    assert [cache.shared for cache in machine.caches] == [False, False, True]
+    assert machine.caches[1].bandwidth_all == 4 * machine.caches[1].bandwidth
 
 
 def test_this_host_is_described() -> None:

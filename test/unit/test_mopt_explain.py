@@ -15,6 +15,7 @@ import pytest
 
 from mopt_mlir import solver
 from mopt_mlir.explain import sources
+from mopt_mlir.machine.registry import SHIPPED
 from mopt_mlir.plan import Level, Plan
 from mopt_mlir.tools.mopt_explain import main
 
@@ -131,6 +132,13 @@ def test_a_plan_by_hand_is_explained_for_its_own_machine(run: Run) -> None:
     assert "of 1 core of znver4" in text
 
 
+def test_threads_are_of_plans_that_are_not_there_yet(run: Run) -> None:
+    """However many cores this host has: the plan says for which machine it is."""
+    code, text, _ = run("by_hand.mlir", "--threads", "4096")
+    assert code == 0
+    assert "of 1 core of haswell" in text
+
+
 def test_an_operator_of_table_1(run: Run) -> None:
     code, text, _ = run("--operator", "R11", "--machine", "znver5", "--threads", "2")
     assert code == 0
@@ -229,6 +237,16 @@ def test_without_matplotlib_nothing_is_written(run: Run, monkeypatch: pytest.Mon
     code, text, errors = run("by_hand.mlir", "-o", "out.txt", "--png", "picture.png")
     assert (code, text) == (1, "")
     assert 'pip install "mopt-mlir[plot]"' in errors
+    code, _, errors = run("wrong.mlir", "--html", "page.html")
+    assert code == 1
+    assert 'pip install "mopt-mlir[plot]"' in errors, "said before anything is read and planned"
+
+
+def test_a_machine_file_whose_name_is_not_utf8(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "m\udce9.toml").write_bytes((SHIPPED / "znver4.toml").read_bytes())
+    code, text, _ = run("by_hand.mlir", "--machine", "m\udce9.toml", "--no-plan-cache")
+    assert code == 0
+    assert r"of 1 core of m\xe9" in text
 
 
 @pytest.mark.parametrize(
@@ -267,6 +285,8 @@ def test_without_matplotlib_nothing_is_written(run: Run, monkeypatch: pytest.Mon
         (["sizes.json", "--format", "pdf"], "invalid choice: 'pdf'"),
         (["sizes.json", "--machine", "haswell", "--threads", "99"], "'haswell' has 4 cores; use"),
         (["all.mlir", "--machine", "haswell", "--threads", "99"], "'haswell' has 4 cores; use"),
+        (["all.mlir", "--machine", "haswell,cores=2", "--threads", "9"], "it is: haswell,cores=9"),
+        (["crowd.mlir", "--machine", "haswell,cores=2"], "as in --machine haswell,cores=64"),
         (["sizes.json", "-o", "a.html", "--html", "./a.html"], "two outputs go to the same file"),
     ],
 )

@@ -75,6 +75,19 @@ def test_without_scip_the_bound_is_loose_and_true(best: float) -> None:
     assert 0 < plan.prediction.lower_bound <= best <= plan.prediction.cost * 1.005
 
 
+def test_too_little_memory_is_no_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another time there may be enough: it is no reason to keep a plan with a loose bound."""
+    import pyscipopt
+
+    class Full(pyscipopt.Model):  # type: ignore[misc]
+        def optimize(self) -> None:
+            raise MemoryError("SCIP: insufficient memory error!")
+
+    monkeypatch.setattr(pyscipopt, "Model", Full)
+    with pytest.raises(MemoryError):
+        solve(PROBLEM, MACHINE, gap=GAP)
+
+
 @pytest.mark.usefixtures("broken")
 def test_the_other_searches_go_on_too() -> None:
     for plan in (*candidates(PROBLEM, MACHINE, k=2), solve(PROBLEM, MACHINE, solver="algorithm1")):

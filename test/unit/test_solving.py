@@ -169,7 +169,7 @@ def test_a_time_limit_that_is_hit_is_told_with_the_true_gap_and_not_kept(
         in remark.message
     )
     assert remark.message.endswith(
-        "; mopt-plan --time-limit 60 looks longer, and keeps what it finds"
+        "; mopt-plan --gap 1e-06 --time-limit 60 looks longer, and keeps what it finds"
     )
     assert entries(directory) == []
 
@@ -201,7 +201,7 @@ def test_only_the_clock_cuts_a_search_short(
     assert solution.cut_short == cut_short
     told = solution.shortfall(request)
     assert (told is not None) == (gap > request.gap)
-    assert told is None or told.startswith("the time limit of" if cut_short else "all bounds")
+    assert told is None or told.startswith("the time limit of" if cut_short else "SCIP found")
     cache = PlanCache(tmp_path)
     store(PROBLEM, MACHINE, request, solution, cache)
     assert (len(entries(tmp_path)) == 0) == (seconds >= request.time_limit)

@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 
 from benchmarks.validation import statistics
@@ -78,3 +79,15 @@ def test_intervals_of_means_are_as_wide_as_those_of_a_normal_distribution():
         pytest.approx(0.5 + half, abs=0.005),
     )
     assert statistics.interval_of_mean([2.0, 2.0]) == (2.0, 2.0)
+
+
+def test_intervals_of_means_of_few_values_are_wide_enough():
+    """Of fifteen that are normally distributed they hold the mean in 95% of cases."""
+    draws = np.random.default_rng(1).normal(size=(400, 15))
+    ends = np.array([statistics.interval_of_mean(list(values)) for values in draws])
+    held = np.mean((ends[:, 0] <= 0) & (ends[:, 1] >= 0))
+    assert 0.93 <= held <= 0.97
+
+
+def test_one_value_has_no_interval():
+    assert all(map(math.isnan, statistics.interval_of_mean([1.0])))

@@ -14,7 +14,8 @@ FMA_PER_CYCLE = 2
 FMA_LATENCY = 4  # cycles
 
 MOST_PREFETCHES = 1 / 4
-"""Of weights per multiply-add: where those that are used next need more, it is not worth while."""
+"""Prefetches of weights per multiply-add, at most: where the next weights need more, there are
+none."""
 
 AHEAD_CYCLES = 800
 """Between a prefetch of input and its use, while the core computes. Measured on Zen 5, cold: with

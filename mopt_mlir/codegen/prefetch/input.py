@@ -43,12 +43,13 @@ own plans of AVX-512 code: 1x1 layers with images of 14x14 take 3 to 16% less ti
 output channels and images of 65x65 5 and 23%, others between 4% less and 2% more.)"""
 
 FEW_PASSES = 16
-"""Through the input, of which the first finds it outside of L2: where there are more, asking for it
-into L2 is in vain too often. (L1 alone has room for too few misses: 2048 lines that are 1 KB apart
-come within 25 us into L1, within 19 into L2, on Zen 4.) Measured on Zen 4, cold, against asking for
-it into L1 at once: a 1x1 layer of 6 passes takes 9% less time, 13 others 0.4%; of 9 to 16 passes,
-ten 1x1 layers with images of 7x7 and 14x14 4 to 8% less, F1 6%, 28 others between 1.6% less and
-1.2% more, with AVX2 code four layers 0.6 to 5% less; of up to 64 passes no more is gained."""
+"""Passes through the input, at most, for which later steps are prefetched into L2: only the first
+one finds it outside of L2, so that of more passes most such prefetches are in vain. (L1 alone has
+room for too few misses: 2048 lines that are 1 KB apart come within 25 us into L1, within 19 into
+L2, on Zen 4.) Measured on Zen 4, cold, against asking for it into L1 at once: a 1x1 layer of 6
+passes takes 9% less time, 13 others 0.4%; of 9 to 16 passes, ten 1x1 layers with images of 7x7 and
+14x14 4 to 8% less, F1 6%, 28 others between 1.6% less and 1.2% more, with AVX2 code four layers 0.6
+to 5% less; of up to 64 passes no more is gained."""
 
 FEW_PASSES_AGAIN = 8
 """The same where input of later tiles is asked for from L2 into L1 once more. Measured on Granite
@@ -56,8 +57,9 @@ Rapids, cold: 3x3 layers of 2 to 8 passes take up to 10% less time, a 1x1 layer 
 more."""
 
 ROWS_AT_ONCE = 4
-"""Of taps, that are asked for together: their addresses are one and distances from it. Measured on
-Granite Rapids, cold: layers of 3x3 take up to 9% less time, of 5x5 up to 8% more."""
+"""Rows of taps, at most, that are prefetched together: their addresses are one and constant
+distances from it. Measured on Granite Rapids, cold: layers of 3x3 take up to 9% less time, of 5x5
+up to 8% more."""
 
 SHORT_RUN_BYTES = 512
 """A reduction dim that moves by less than this is left to the hardware's prefetchers."""
@@ -227,7 +229,7 @@ class InputPrefetch:
     def _next_tile(self) -> str | None:
         """The dim along which the next register tile lies, if there is one."""
         problem = self.problem
-        dims = [dim for dim in problem.parallel_dims if dim in problem.input.dims]
+        dims = problem.pixel_dims
         return nearest(dims, self.ranges)
 
     def _is_shared(self, later: NextInput) -> bool:

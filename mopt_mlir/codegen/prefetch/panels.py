@@ -98,11 +98,11 @@ class PanelPrefetch:
         begin = {dim: self.ranges[dim].start for dim in panels.reduction}
         at = {dim: point.get(dim, start) for dim, start in begin.items()}
         at = shifted({**at, self.dim: begin[self.dim], panels.channel: self.panel}, self.shifts)
-        inner = [at[dim] - panels.starts[dim] for dim in panels.reduction]
         per_line = LINE_BYTES // _element_size(panels.memref)
         for line in range(self.each):
             lane = (self.first + line) * per_line + turn * self.spacing
-            self.builder.prefetch(panels.memref, [at[panels.channel], *inner, lane], self.into)
+            where = panels.element(at[panels.channel], at, lane)
+            self.builder.prefetch(panels.memref, where, self.into)
 
 
 def _every(kernel: Microkernel, tiles: int) -> int:
