@@ -15,7 +15,7 @@ from mopt_mlir.machine import by_name
 from mopt_mlir.problem import conv2d
 from mopt_mlir.solver import candidates, solve
 from mopt_mlir.solver.incumbent import Incumbent
-from mopt_mlir.solver.proof import Attempt, Proof
+from mopt_mlir.solver.proof import Attempt, Proof, _by_grid
 from mopt_mlir.solver.space import choices
 
 PROBLEM, MACHINE = conv2d(k=64, h=56, w=56, c=64, r=3, s=3), by_name("znver5")
@@ -135,6 +135,24 @@ def test_an_exact_proof_begins_anew_after_a_better_plan(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(Proof, "_together", together)
     assert search._exactly(options) == pytest.approx(0.99 * first, rel=1e-12)
+
+
+def test_where_scip_fails_for_all_together_each_grid_is_looked_at(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """However many there are."""
+    together = Proof._together
+
+    def fails_for_many(self: Proof, options: Any, *rest: Any, **more: Any) -> Attempt:
+        if len(_by_grid(options)) == 1:
+            return together(self, options, *rest, **more)
+        return Attempt(min(self.target, *(choice.bound for choice in options)))
+
+    monkeypatch.setattr("mopt_mlir.solver.proof.FEW", 1)
+    monkeypatch.setattr(Proof, "_together", fails_for_many)
+    plan = solve(PROBLEM, MACHINE, gap=0.005, time_limit=60)
+    assert plan.prediction is not None
+    assert plan.prediction.gap <= 0.005 * (1 + 1e-6)
 
 
 def test_settings_that_scip_refuses_are_a_failure_as_any(

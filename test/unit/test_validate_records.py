@@ -66,6 +66,17 @@ def test_a_run_that_was_cut_off_is_continued(path):
     assert read(path)[1] == [*RECORDS, RECORDS[1]]
 
 
+@pytest.mark.parametrize(
+    ("errors", "largest", "right"),
+    [((0.5, 0.9, 0.1), 0.9, True), ((0.5, 2.0, 0.1), 2.0, False), ((None, 0.1), None, False)],
+)
+def test_the_largest_error_of_all_passes_counts(errors, largest, right):
+    measured = [replace(RECORDS[3], error=error) for error in errors]
+    (found,) = joined(measured).values()
+    assert found.error == largest
+    assert records.is_right(found.error) == right
+
+
 def test_another_host_does_not_continue_it(path):
     other = {**HEAD, "must_agree": {"cpu": "y", "seed": 0}}
     with (
