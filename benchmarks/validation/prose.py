@@ -121,7 +121,9 @@ COMPARISON = """\
 ## Comparison with others
 
 Means of 50 runs, or of as many as there is time for where they take long, with 95% confidence
-intervals. These take the rounds for independent in which everybody took turns (ten of five runs
+intervals. In the files that are kept here the first run of a round, which is dropped otherwise,
+counts for whoever has too little time for 50 (most of the others on Y23): that makes them up to 2%
+slower. Intervals take the rounds for independent in which everybody took turns (ten of five runs
 each, or, in files from before 29 November, five of ten), not the runs of a round, which share what
 else the host did then; those of ratios are of the ratios in each round, those of geometric means of
 the measuring, not of the choice of operators. All rounds of an operator follow each other, within

@@ -171,7 +171,7 @@ def test_lanes_beyond_the_last_channel_are_not_useful() -> None:
 
 
 def test_footprints_are_the_elements_that_a_tile_touches_in_whole_lines() -> None:
-    caches = explain(PROBLEM, MACHINE, PLAN).caches
+    caches = explain(PROBLEM, replace(MACHINE, pixel_room=None), PLAN).caches
     assert [cache.name for cache in caches] == ["L3", "L2", "L1"]
     for cache in caches:
         for name, tensor in zip(("input", "weights", "output"), PROBLEM.tensors, strict=True):
