@@ -7,6 +7,7 @@ import pytest
 
 import mopt_mlir
 from mopt_mlir import UserError
+from mopt_mlir.compiler.ahead_of_time import compile_to_file
 from mopt_mlir.compiler.carried import compare_plans
 from mopt_mlir.compiler.options import CompileOptions, closest_machine
 from mopt_mlir.lowering.target import host, of_cpu
@@ -107,6 +108,14 @@ def test_plans_that_are_there_already_are_compared_with_what_is_asked_for(thread
     for diagnostic, text in zip(seen, told, strict=True):
         assert f"its plan {text}" in diagnostic.message
         assert diagnostic.location.endswith("planned.mlir:6:3")
+
+
+def test_compiling_compares_plans(tmp_path):
+    seen = []
+    options = CompileOptions(machine="znver5", threads=2)
+    with mopt_mlir.sink(seen.append):
+        compile_to_file(EXAMPLES / "planned.mlir", tmp_path / "conv.mlir", options)
+    assert ["but threads=2 was asked for" in diagnostic.message for diagnostic in seen] == [True]
 
 
 def test_what_is_no_plan_is_for_tiling_to_say():

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mopt_mlir.diagnostics import UserError
-from mopt_mlir.machine import Machine, by_name, host, names, report, resolve
+from mopt_mlir.machine import Machine, by_name, flushing, host, names, report, resolve
 from mopt_mlir.machine import facts as facts_module
 from mopt_mlir.machine.detection import describe_host, machine_of
 from mopt_mlir.machine.facts import CacheFacts, HostFacts, observe
@@ -509,6 +509,19 @@ def test_cores_that_share_an_l2_have_a_part_of_it_each() -> None:
     assert [cache.size for cache in machine.caches] == [32 << 10, 512 << 10, 32 << 20]
     assert [cache.shared for cache in machine.caches] == [False, False, True]
     assert machine.caches[1].bandwidth_all == 4 * machine.caches[1].bandwidth
+
+
+def test_many_cores_flush_caches_with_the_same_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each with a part of it, which together are all of it."""
+    monkeypatch.setattr(flushing, "host", lambda: by_name("znver5"))
+    for cores in (1, 2, 8, 64):
+        much, little = flushing._ballast.__wrapped__(cores)
+        whole = much[0].base
+        assert whole.nbytes == 4 * 32 << 20
+        starts = [part.ctypes.data - whole.ctypes.data for part in much]
+        ends = [start + part.nbytes for start, part in zip(starts, much, strict=True)]
+        assert (starts[0], ends[-1], len(little)) == (0, whole.nbytes, cores)
+        assert all(start <= end for start, end in zip(starts[1:], ends, strict=False))
 
 
 def test_this_host_is_described() -> None:
