@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -332,3 +334,32 @@ def test_the_interpreter_settles_before_a_call_is_timed(monkeypatch):
     assert calls[0] == "flush"
     assert calls.index("run") > 50
     assert calls[-1] == "clock"
+
+
+def test_what_was_measured_depends_on_the_packages_that_make_code(monkeypatch):
+    choosing._host.cache_clear()
+    before = choosing._host()
+    monkeypatch.setattr("importlib.metadata.version", lambda package: f"{package} 99")
+    choosing._host.cache_clear()
+    after = choosing._host()
+    choosing._host.cache_clear()
+    assert set(after) - set(before) == {"xtc-mlir-python-bindings 99", "llvmlite 99"}
+
+
+def test_a_longer_search_by_mopt_plan_is_no_way_to_candidates(monkeypatch):
+    """It would find another plan, and candidates would be looked for as briefly as before."""
+    search = choosing.solve_candidates
+
+    def cut_short(*arguments):
+        (plan, *_), best = search(*arguments)
+        loose = replace(plan, prediction=replace(plan.prediction, lower_bound=1e-9))
+        return (loose,), replace(best, plan=loose, late=True, cut_short=True)
+
+    monkeypatch.setattr(choosing, "solve_candidates", cut_short)
+    module = load_module(Path(__file__).parents[2] / "examples" / "conv.mlir")
+    options, seen = CompileOptions(machine="znver5", candidates=2, plan_cache=False), []
+    with mopt_mlir.sink(seen.append):
+        choose_plans(module, options, host())
+    (told,) = (diagnostic.message for diagnostic in seen)
+    assert "the time limit of" in told
+    assert "; leave out candidates, or attach a plan" in told

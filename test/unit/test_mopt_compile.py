@@ -461,6 +461,14 @@ def test_a_missing_compiler_says_what_to_do(run, monkeypatch):
     assert not Path("add.so").exists()
 
 
+def test_a_missing_compiler_is_told_before_anything_is_planned(run, monkeypatch):
+    monkeypatch.setenv("CC", "no-such-compiler")
+    monkeypatch.setattr("mopt_mlir.compiler.ahead_of_time.lower_source", None)
+    code, errors = run("add.mlir", "-o", "add.so")
+    assert code == 1
+    assert "a shared library needs a C compiler" in errors
+
+
 def test_a_compiler_whose_quotes_are_not_closed(run, monkeypatch):
     monkeypatch.setenv("CC", "'cc")
     code, message = run("add.mlir", "-o", "add.so", "--machine", "haswell")

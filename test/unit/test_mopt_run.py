@@ -455,3 +455,10 @@ def test_random_data_does_not_depend_on_the_process(run):
     for left, right in zip(first, second, strict=True):
         np.testing.assert_array_equal(left, right)
         assert left.ctypes.data % 64 == 0
+
+
+def test_which_function_is_asked_before_any_is_compiled(monkeypatch):
+    monkeypatch.setattr("mopt_mlir.measuring.running.compile_with", None)
+    resnet = Path(__file__).parents[2] / "examples" / "resnet18.mlir"
+    with pytest.raises(UserError, match="the module has 12 functions, name one"):
+        running.run_entry(resnet)

@@ -82,8 +82,9 @@ def test_intervals_of_means_are_as_wide_as_those_of_a_normal_distribution():
 
 
 def test_intervals_of_means_of_few_values_are_wide_enough():
-    """Of fifteen that are normally distributed they hold the mean in 95% of cases."""
-    draws = np.random.default_rng(1).normal(size=(400, 15))
+    """Of eight that are normally distributed they hold the mean in 95% of cases; percentiles alone
+    in 89%."""
+    draws = np.random.default_rng(1).normal(size=(600, 8))
     ends = np.array([statistics.interval_of_mean(list(values)) for values in draws])
     held = np.mean((ends[:, 0] <= 0) & (ends[:, 1] >= 0))
     assert 0.93 <= held <= 0.97
