@@ -39,7 +39,7 @@ def copy_aliases(module: Any) -> None:
         _copy(_twice(_terminator(loop.regions[0])))
     for loop in find(module, "scf.while"):
         after = _terminator(loop.regions[1])
-        _copy({*_twice(after), *_from_outside(after, loop)})
+        _copy(dict.fromkeys((*_twice(after), *_from_outside(after, loop))))  # each once, in order
     for switch in find(module, "scf.index_switch"):
         for region in switch.regions:
             _copy((end, number) for end, number, _ in _tensors(_terminator(region)))

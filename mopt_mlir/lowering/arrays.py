@@ -77,7 +77,8 @@ class BufferArgument:
         self._shape = parameter.shape
         size = self.dtype.itemsize
         self._strides = tuple(None if s is None else s * size for s in parameter.strides)
-        self._reach = reach(self._shape, self._strides, size) if parameter.is_static else (0, 0)
+        is_known = None not in (*self._shape, *self._strides)  # whatever the offset
+        self._reach = reach(self._shape, self._strides, size) if is_known else (0, 0)
 
     def bind(self, value: Any) -> Buffer:
         """The memory of `value`, an array or what exports DLPack.
@@ -112,16 +113,17 @@ class BufferArgument:
         return self._buffer(array, reach(array.shape, array.strides, array.itemsize))
 
     def empty(self) -> Buffer:
-        """A new array for a result of static shape, with the strides that it is written with."""
+        """A new array for a result of static shape, with the strides that it is written with. Those
+        that are left open are such that no two elements share memory."""
         shape = [extent or 0 for extent in self._shape]
         if self._dense:
             array = np.empty(shape, self.dtype)
             return self._buffer(array, (0, array.nbytes))
-        begin, end = self._reach
+        strides = _completed(shape, self._strides, self.dtype.itemsize)
+        begin, end = found = reach(shape, strides, self.dtype.itemsize)
         memory = np.empty((end - begin) // self.dtype.itemsize, self.dtype)
-        strides = [stride or 0 for stride in self._strides]
         first = memory[-begin // self.dtype.itemsize :]
-        return self._buffer(as_strided(first, shape, strides), self._reach)
+        return self._buffer(as_strided(first, shape, strides), found)
 
     def _buffer(self, array: Array, reach: tuple[int, int]) -> Buffer:
         first, end = reach
@@ -197,6 +199,19 @@ def overlap(first: Buffer, second: Buffer) -> bool:
         return bool(np.shares_memory(first.array, second.array, _OVERLAP_WORK))  # type: ignore[arg-type]
     except np.exceptions.TooHardError:
         return True
+
+
+def _completed(shape: Sequence[int], strides: Sequence[int | None], size: int) -> list[int]:
+    """`strides`, in bytes, with those that are None beyond all that the others reach, of elements
+    of `size` bytes."""
+    axes = zip(shape, strides, strict=True)
+    apart = max([size, *(abs(step) * extent for extent, step in axes if step is not None)])
+    found: list[int] = []
+    for extent, stride in zip(reversed(shape), reversed(strides), strict=True):
+        if stride is None:
+            stride, apart = apart, apart * max(extent, 1)
+        found.append(stride)
+    return found[::-1]
 
 
 def reach(shape: Sequence[Any], strides: Sequence[Any], size: int) -> tuple[int, int]:

@@ -23,6 +23,7 @@ from mopt_mlir.func_ops import (
     set_result_attributes,
 )
 from mopt_mlir.lowering.results import RESULT
+from mopt_mlir.lowering.values import constant
 from mopt_mlir.operations import find
 from mopt_mlir.unicode_text import is_unicode
 
@@ -180,11 +181,11 @@ def _give_pointers_their_own(module: Any) -> None:
     outside = {name_of(function): function for function in (*public, *declarations_of(module))}
     own: dict[str, str] = {}
     constants = [op for function in functions_of(module) for op in find(function, "func.constant")]
-    for constant in constants:
-        name = constant.attributes["value"].value
+    for use in constants:
+        name = use.attributes["value"].value
         if name not in outside:
             continue
-        with module.context, constant.location:
+        with module.context, use.location:
             if name not in own:
                 type_ = outside[name].attributes["function_type"].value
                 with ir.InsertionPoint(module.regions[0].blocks[0]):
@@ -194,7 +195,7 @@ def _give_pointers_their_own(module: Any) -> None:
                     call = func.CallOp(list(type_.results), name, list(block.arguments))
                     func.ReturnOp(list(call.operation.results))
                 own[name] = symbols.insert(function.operation).value
-            constant.attributes["value"] = ir.FlatSymbolRefAttr.get(own[name])
+            use.attributes["value"] = ir.FlatSymbolRefAttr.get(own[name])
 
 
 def write_entry(function: Any, entry: Entry) -> None:
@@ -289,16 +290,53 @@ def _label(attributes: dict[str, Any], default: str) -> str:
     return str(name.value)
 
 
+_SAME_START = ("memref.cast", "memref.collapse_shape", "memref.expand_shape")
+"""Views whose first element is that of their operand."""
+
+
 def _assumed_alignment(buffer: Any) -> int:
-    """What a function assumes of the address of a parameter whenever it is called, in bytes."""
-    alignment, values = 1, [buffer]
+    """What a function, with those that it calls, assumes of the address of a parameter whenever it
+    is called, in bytes."""
+    alignment, values, seen = 1, [buffer], {buffer}
     while values:
-        uses = [use.owner.operation for use in values.pop().uses]
-        for use in uses:
-            if use.name == "memref.assume_alignment" and use.block == buffer.owner:
-                alignment = max(alignment, use.attributes["alignment"].value)
-                values.append(use.result)
+        value = values.pop()
+        found: list[Any] = []
+        for use in value.uses:
+            operation = use.owner.operation
+            around = operation.block.owner.operation
+            if around.name != "func.func" or operation.block != around.regions[0].blocks[0]:
+                continue  # in a branch or a loop, which may not run
+            if operation.name == "memref.assume_alignment":
+                alignment = max(alignment, operation.attributes["alignment"].value)
+                found.append(operation.result)
+            elif operation.name in _SAME_START:
+                found.append(operation.result)
+            elif operation.name == "func.call":
+                found += _given(operation, use.operand_number)
+            elif "alignment" in operation.attributes and _is_at_start(operation, value):
+                alignment = max(alignment, operation.attributes["alignment"].value)
+        values += [other for other in found if other not in seen]
+        seen |= {*found}
     return alignment
+
+
+def _given(call: Any, number: int) -> list[Any]:
+    """The parameter of the callee that the operand `number` of `call` becomes, if it is known."""
+    module = call.parent
+    while module.name != "builtin.module":
+        module = module.parent
+    for function in functions_of(module):
+        if name_of(function) == call.attributes["callee"].value:
+            return [function.regions[0].blocks[0].arguments[number]]
+    return []
+
+
+def _is_at_start(access: Any, buffer: Any) -> bool:
+    """Whether a load or store begins at the first element of `buffer`."""
+    if not isinstance(buffer.type, bindings_of(access).ir.MemRefType):
+        return False
+    indices = [v for v in access.operands if str(v.type) == "index"]
+    return len(indices) == buffer.type.rank and all(constant(v) == 0 for v in indices)
 
 
 def _numbered(stem: str, position: int, count: int) -> str:

@@ -9,7 +9,7 @@ function computes itself (the indices of its own loads, the offsets of slices in
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
@@ -20,6 +20,7 @@ from mopt_mlir.lowering.shapes import Activation, Shape, kept, paddings, product
 from mopt_mlir.lowering.sizes import Size, compute, evaluate, is_known, is_natural
 from mopt_mlir.operations import inside
 
+_SLICES = ("tensor.extract_slice", "tensor.insert_slice", "memref.subview")
 _COPIES = ("memref.copy", "bufferization.materialize_in_destination")
 
 
@@ -64,14 +65,38 @@ def requirements(function: Any) -> tuple[Requirement, ...]:
 def _of_activation(activation: Activation, seen: set[Activation]) -> Iterator[Requirement]:
     seen.add(activation)
     for operation in inside(activation.function):
+        for value in filter(activation.is_dynamic, operation.operands):
+            activation.shape(value)  # one after the other, as a chain may be too long to recurse
         if operation.name == "func.call":
             callee = activation.callee(operation)
             if callee is not None and callee not in seen:
                 yield from _of_activation(callee, seen)
             elif callee is None and activation.is_lost:
                 yield _requirement(operation, 0, 0, None, None)
-        elif any(map(activation.is_dynamic, (*operation.operands, *operation.results))):
-            yield from _of_operation(activation, operation)
+        elif operation.name in _SLICES or any(
+            map(activation.is_dynamic, (*operation.operands, *operation.results))
+        ):
+            for requirement in _of_operation(activation, operation):
+                yield _where_taken(activation, operation, requirement)
+
+
+def _where_taken(activation: Activation, operation: Any, requirement: Requirement) -> Requirement:
+    """What is demanded of an operation in branches whose conditions are known: nothing where one of
+    them is not taken."""
+    block, function = operation.block, activation.function.operation
+    size, needed = requirement.size, requirement.needed
+    while size is not None and needed is not None:
+        around = block.owner.operation
+        if around == function:
+            break
+        if around.name == "scf.if":
+            taken = activation.number(around.operands[0])
+            if is_known(taken):
+                in_first = block == around.regions[0].blocks[0]
+                choices = (needed, size) if in_first else (size, needed)
+                needed = compute("select", taken, *choices)
+        block = around.block
+    return replace(requirement, needed=needed)
 
 
 def _of_operation(activation: Activation, operation: Any) -> Iterator[Requirement]:
@@ -128,8 +153,20 @@ def _of_structured(activation: Activation, operation: Any) -> Iterator[Requireme
             yield from _demand(operation, operand, axis, size, needed)
         else:
             last = _last_index(expression, extents)
-            reached = None if last is None else compute("add", last, 1)
+            reached = None
+            if last is not None:  # without an iteration nothing is reached
+                runs = compute("gt", product(_extents_in(expression, extents)), 0)
+                reached = compute("select", runs, compute("add", last, 1), 0)
             yield from _demand(operation, operand, axis, size, reached, exact=False)
+
+
+def _extents_in(expression: Any, extents: dict[int, Size]) -> Iterator[Size]:
+    """Of the loops in an expression, as far as they are known."""
+    if type(expression).__name__ == "AffineDimExpr":
+        yield extents[expression.position]
+    elif hasattr(expression, "lhs"):
+        yield from _extents_in(expression.lhs, extents)
+        yield from _extents_in(expression.rhs, extents)
 
 
 def _last_index(expression: Any, extents: dict[int, Size]) -> Size | None:
@@ -149,7 +186,9 @@ def _last_index(expression: Any, extents: dict[int, Size]) -> Size | None:
 
 
 def _alike(activation: Activation, operation: Any) -> Iterator[Requirement]:
-    """Of an operation whose operands all have the same shape."""
+    """Of an operation whose operands all have the same shape: all but the choice of one buffer."""
+    if operation.name == "arith.select" and not activation.has_shape(operation.operands[0]):
+        return
     shaped = [(i, v) for i, v in enumerate(operation.operands) if activation.has_shape(v)]
     for operand, value in shaped[1:]:
         pairs = zip(activation.shape(value), activation.shape(shaped[0][1]), strict=True)

@@ -9,7 +9,7 @@ from typing import Any
 from mopt_mlir.bindings import bindings_of
 from mopt_mlir.func_ops import functions_of, name_of
 from mopt_mlir.lowering.arithmetic import computed, is_arithmetic
-from mopt_mlir.lowering.sizes import Extent, Scalar, Size, Unknown, fold, operands_first
+from mopt_mlir.lowering.sizes import Extent, Scalar, Size, Unknown, compute, fold, operands_first
 
 Shape = tuple[Size, ...]
 
@@ -235,13 +235,33 @@ def _like(operand: int) -> Callable[[Activation, Any], Shape | None]:
     return shape
 
 
-def _allocated(activation: Activation, operation: Any) -> Shape | None:
-    """Of what is allocated: the sizes that the type leaves open are the first operands."""
-    left = iter(operation.operands)
+def _allocated(activation: Activation, operation: Any, others: int = 0) -> Shape | None:
+    """Of what is allocated: the sizes that the type leaves open are the first operands, but for so
+    many others."""
+    left = iter(list(operation.operands)[others:])
     dynamic = bindings_of(operation).ir.ShapedType.get_dynamic_size()
     return tuple(
         activation.number(next(left)) if n == dynamic else n for n in operation.result.type.shape
     )
+
+
+def _allocated_tensor(activation: Activation, operation: Any) -> Shape | None:
+    """Of a copy the shape is that of what it copies."""
+    sizes, copied, _ = operation.attributes["operandSegmentSizes"]
+    if copied:
+        return activation.shape(operation.operands[sizes])
+    return _allocated(activation, operation)
+
+
+def _selected(activation: Activation, operation: Any) -> Shape | None:
+    """Of one of two values, element by element or as a whole: these may have other sizes then."""
+    condition, *choices = operation.operands
+    first, second = map(activation.shape, choices)
+    if first == second or activation.has_shape(condition):
+        return first
+    taken = activation.number(condition)
+    pairs = zip(first, second, strict=True)
+    return tuple(a if a == b else compute("select", taken, a, b) for a, b in pairs)
 
 
 def _sliced(activation: Activation, operation: Any) -> Shape | None:
@@ -316,6 +336,10 @@ _SHAPES: Mapping[str, Callable[[Activation, Any], Shape | None]] = {
     **dict.fromkeys(("tensor.extract_slice", "memref.subview"), _sliced),
     **dict.fromkeys(("tensor.expand_shape", "memref.expand_shape"), _expanded),
     **dict.fromkeys(("tensor.collapse_shape", "memref.collapse_shape"), _collapsed),
+    "bufferization.alloc_tensor": _allocated_tensor,
+    "tensor.generate": _allocated,
+    "tensor.splat": lambda activation, operation: _allocated(activation, operation, 1),
+    "arith.select": _selected,
     "tensor.concat": _concatenated,
     "tensor.pad": _padded,
     "tensor.reshape": _reshaped,

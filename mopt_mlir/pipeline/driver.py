@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
 from collections.abc import Iterable
 from contextlib import suppress
@@ -113,7 +114,7 @@ class Driver:
         done = [result for result in results if result is not None]
         if len(done) < len(results):
             raise Failure(f"{source.name} failed")
-        return f"{marker}\n".encode().join(done)
+        return os.fsencode(f"{marker}\n").join(done)
 
     def _processed(self, chunk: Source) -> bytes | None:
         """The printed result; None if `chunk` failed, which has been said by then."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Iterator
@@ -60,7 +61,7 @@ class Source:
             yield self
             return
         start, line = 0, self.line
-        pattern = rb"^[ \t]*" + re.escape(marker.encode()) + rb"[ \t\r]*$\n?"
+        pattern = rb"^[ \t]*" + re.escape(os.fsencode(marker)) + rb"[ \t\r]*$\n?"
         for match in re.finditer(pattern, self.data, re.MULTILINE):
             yield replace(self, data=self.data[start : match.start()], line=line)
             line += self.data.count(b"\n", start, match.end())

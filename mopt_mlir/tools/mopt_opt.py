@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import textwrap
 from collections.abc import Iterator, Sequence
@@ -137,7 +138,7 @@ def _pipeline_driver(flags: Flags) -> Driver:
     except UserError as error:
         if not error.location.startswith(_PIPELINE):
             raise
-        show = printer(Source(_PIPELINE, flags.pass_pipeline.encode()))
+        show = printer(Source(_PIPELINE, os.fsencode(flags.pass_pipeline)))
         show(Diagnostic("error", error.location, error.message))
         raise Failure(_PIPELINE) from None
 

@@ -1,5 +1,7 @@
 """Tensors that share a buffer until one of them is written to: each keeps what it is."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -469,3 +471,28 @@ def test_what_a_module_frees_beside_tensors_is_freed_once(made, message):
     else:
         with pytest.raises(UserError, match=message):
             run(text, True, np.zeros(4, F32))
+
+
+def test_copies_come_in_the_order_of_what_a_loop_hands_on():
+    """So that the same module gives the same code in each process, wherever operations lie."""
+    tensors = [f"%o{i}" for i in range(12)]
+    parameters = ", ".join(f"{name}: {TENSOR}" for name in tensors)
+    types = ", ".join([TENSOR] * len(tensors))
+    initial = ", ".join(f"%t{i} = {name}" for i, name in enumerate(tensors))
+    inside = ", ".join(f"%t{i}" for i in range(len(tensors)))
+    block = ", ".join(f"%u{i}: {TENSOR}" for i in range(len(tensors)))
+    module = load_module(
+        f"""func.func @f({parameters}, %go: i1) -> ({types}) {{
+          %r:{len(tensors)} = scf.while ({initial}) : ({types}) -> ({types}) {{
+            scf.condition(%go) {inside} : {types}
+          }} do {{
+          ^bb0({block}):
+            scf.yield {", ".join(tensors)} : {types}
+          }}
+          return {", ".join(f"%r#{i}" for i in range(len(tensors)))} : {types}
+        }}"""
+    )
+    with module.context, module.operation.location:
+        copy_aliases(module.operation)
+    copied = re.findall(r"alloc_tensor\(\) copy\(%arg(\d+)\)", str(module))
+    assert copied == [str(i) for i in range(len(tensors))]

@@ -189,6 +189,23 @@ def test_memory_in_front_of_the_first_element_counts():
         function(memory[:3], backwards)
 
 
+def test_memory_of_arrays_that_may_begin_anywhere_in_theirs_is_compared():
+    layout = "memref<4x8xf32, strided<[8, 1], offset: ?>>"
+    function = mopt_mlir.compile(
+        f"""func.func @copy(%a: {layout}, %b: {layout}) {{
+          memref.copy %a, %b : {layout} to {layout}
+          return
+        }}""",
+        passes="",
+    )["copy"]
+    memory = np.arange(64, dtype=F32).reshape(8, 8)
+    for start in (0, 3):
+        with pytest.raises(ValueError, match="'b' is written to and overlaps 'a'"):
+            function(memory[:4], memory[start : start + 4])
+    function(memory[:4], memory[4:])
+    np.testing.assert_array_equal(memory[4:], memory[:4])
+
+
 def test_what_is_written_to_has_memory_for_each_element():
     dynamic = "memref<2x3xf32, strided<[?, ?], offset: ?>>"
     function = mopt_mlir.compile(
@@ -705,6 +722,44 @@ def test_an_alignment_that_is_assumed_is_asked_of_callers():
     with pytest.raises(ValueError, match=r"'a': its address 0x.* is not a multiple of 64 bytes"):
         executable["always"](shifted, output)
     executable["maybe"](False, shifted, output)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        """%c = memref.cast %a : memref<64xf32> to memref<?xf32>
+           %x = memref.assume_alignment %c, 64 : memref<?xf32>""",
+        "%v = vector.load %a[%c0] {alignment = 64 : i64} : memref<64xf32>, vector<16xf32>",
+        "func.call @inner(%a) : (memref<64xf32>) -> ()",
+    ],
+)
+def test_an_alignment_that_views_accesses_and_callees_assume_is_asked_of_callers(body):
+    text = f"""
+    func.func private @inner(%a: memref<64xf32>) {{
+      %c0 = arith.constant 0 : index
+      %x = memref.expand_shape %a [[0, 1]] output_shape [4, 16]
+          : memref<64xf32> into memref<4x16xf32>
+      %y = memref.assume_alignment %x, 64 : memref<4x16xf32>
+      return
+    }}
+    func.func @f(%a: memref<64xf32>) {{
+      %c0 = arith.constant 0 : index
+      {body}
+      return
+    }}
+    func.func @elsewhere(%a: memref<64xf32>) {{
+      %c4 = arith.constant 4 : index
+      %v = vector.load %a[%c4] {{alignment = 64 : i64}} : memref<64xf32>, vector<16xf32>
+      return
+    }}"""
+    executable = mopt_mlir.compile(text)
+    memory = np.ones(96, F32)
+    first = -memory.ctypes.data // 4 % 16
+    aligned, shifted = (memory[start : start + 64] for start in (first, first + 12))
+    executable["f"](aligned)
+    with pytest.raises(ValueError, match=r"'a': its address 0x.* is not a multiple of 64 bytes"):
+        executable["f"](shifted)
+    executable["elsewhere"](shifted)
 
 
 def test_pointers_in_a_module_inside_are_to_its_functions():

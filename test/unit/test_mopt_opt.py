@@ -205,6 +205,14 @@ def test_text_and_bytes_that_are_not_mlir(run):
     assert run(stdin=b"ML\xefR\x00")[0] == 1
 
 
+def test_arguments_that_are_not_unicode(run):
+    code, _, err = run("bad.mlir", "--pass-pipeline=builtin.module(\udcff)")
+    assert code == 1
+    assert err.count("error:") == 1
+    code, out, _ = run("--split-input-file=\udcff", stdin=b"module {\n}\n\xff\nmodule {\n}\n")
+    assert (code, out.count("module")) == (0, 2)
+
+
 def test_a_failure_leaves_the_output_as_it_was(run, tmp_path):
     (tmp_path / "out.mlir").write_text("before")
     assert run("bad.mlir", "-o", "out.mlir")[0] == 1

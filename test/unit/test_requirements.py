@@ -261,6 +261,55 @@ func.func @f(%a: tensor<?x?xf32>, %b: tensor<?x?xf32>) -> tensor<?x?xf32> {
 }
 """
 
+IF_IT_FITS = """
+func.func @f(%a: memref<?xf32>, %b: memref<2xf32>, %n: index) {
+  %c0 = arith.constant 0 : index
+  %c2 = arith.constant 2 : index
+  %size = memref.dim %a, %c0 : memref<?xf32>
+  %end = arith.addi %n, %c2 : index
+  %fits = arith.cmpi sle, %end, %size : index
+  scf.if %fits {
+    %s = memref.subview %a[%n] [2] [1] : memref<?xf32> to memref<2xf32, strided<[1], offset: ?>>
+    memref.copy %s, %b : memref<2xf32, strided<[1], offset: ?>> to memref<2xf32>
+  } else {
+    %s = memref.subview %a[1] [2] [1] : memref<?xf32> to memref<2xf32, strided<[1], offset: 1>>
+    memref.copy %s, %b : memref<2xf32, strided<[1], offset: 1>> to memref<2xf32>
+  }
+  return
+}
+"""
+EITHER = """
+func.func @f(%c: i1, %a: memref<?xf32>, %b: memref<?xf32>, %o: memref<?xf32>) {
+  %s = arith.select %c, %a, %b : memref<?xf32>
+  memref.copy %s, %o : memref<?xf32> to memref<?xf32>
+  return
+}
+"""
+GENERATED = """
+func.func @f(%a: tensor<?xf32>, %n: index) -> tensor<?xf32> {
+  %one = arith.constant 1.0 : f32
+  %g = tensor.generate %n {
+  ^bb0(%i: index):
+    tensor.yield %one : f32
+  } : tensor<?xf32>
+  %s = tensor.splat %one[%n] : tensor<?xf32>
+  %copy = bufferization.alloc_tensor() copy(%s) : tensor<?xf32>
+  %new = bufferization.alloc_tensor(%n) : tensor<?xf32>
+  %filled = linalg.fill ins(%one : f32) outs(%new : tensor<?xf32>) -> tensor<?xf32>
+  %0 = arith.addf %a, %g : tensor<?xf32>
+  %1 = arith.addf %0, %copy : tensor<?xf32>
+  %2 = arith.addf %1, %filled : tensor<?xf32>
+  return %2 : tensor<?xf32>
+}
+"""
+STATIC_SLICE = """
+func.func @f(%a: memref<5xf32>, %b: memref<2xf32>, %n: index) {
+  %s = memref.subview %a[%n] [2] [1] : memref<5xf32> to memref<2xf32, strided<[1], offset: ?>>
+  memref.copy %s, %b : memref<2xf32, strided<[1], offset: ?>> to memref<2xf32>
+  return
+}
+"""
+
 
 def function(source: str):
     with sink(lambda _: None):  # what is not tiled is no matter here
@@ -300,6 +349,11 @@ def ones(*shape: int):
         (RESHAPED, (ones(11), 4), "'tensor.reshape' .*needs 12 elements .*has 11"),
         (RESHAPED_AS_TOLD, (ones(6), np.array([2, 3])), "whether its sizes fit cannot be told"),
         (ROW_BY_ROW, (ones(3, 4), ones(3, 3)), "'tensor.parallel_insert_slice' .*at least 4 elem"),
+        (IF_IT_FITS, (ones(2), ones(2), 1), "'memref.subview' .*at least 3 elements .*has 2"),
+        (EITHER, (True, ones(3), ones(5), ones(5)), "'memref.copy' .*needs 3 elements .*has 5"),
+        (EITHER, (False, ones(3), ones(5), ones(3)), "'memref.copy' .*needs 5 elements .*has 3"),
+        (GENERATED, (ones(3), 4), "'arith.addf' .*needs 3 elements .*has 4"),
+        (STATIC_SLICE, (ones(5), ones(2), 4), "'memref.subview' .*at least 6 elements .*has 5"),
     ],
 )
 def test_sizes_that_do_not_fit_are_refused(source, arguments, message):
@@ -336,6 +390,13 @@ def test_sizes_that_do_not_fit_are_refused(source, arguments, message):
         (MORE_AND_MORE, (ones(8),)),
         (RESHAPED, (ones(12), 4)),
         (ROW_BY_ROW, (ones(3, 4), ones(3, 4))),
+        (CONV, (ones(1, 0, 10, 8), ones(3, 3, 8, 16), ones(1, 0, 8, 16))),
+        (IF_IT_FITS, (ones(5), ones(2), 4)),
+        (IF_IT_FITS, (ones(2), ones(2), 0)),
+        (EITHER, (True, ones(3), ones(5), ones(3))),
+        (EITHER, (False, ones(3), ones(5), ones(5))),
+        (GENERATED, (ones(3), 3)),
+        (STATIC_SLICE, (ones(5), ones(2), 3)),
     ],
 )
 def test_sizes_that_fit_are_accepted(source, arguments):
@@ -505,3 +566,18 @@ def test_values_that_are_used_twice_are_looked_at_once_however_long_the_chain():
     np.testing.assert_array_equal(function(values, 3), [0, 1, 2])
     with pytest.raises(ValueError, match="needs at least 5 elements along axis 0"):
         function(values, 5)
+
+
+def test_long_chains_of_tensors_are_followed_one_by_one():
+    """Longer than Python may recurse."""
+    lines = [f"%t{i + 1} = tensor.insert %v into %t{i}[%c0] : tensor<?xf32>" for i in range(500)]
+    source = f"""func.func @f(%t0: tensor<?xf32>, %b: tensor<?xf32>, %v: f32) -> tensor<?xf32> {{
+      %c0 = arith.constant 0 : index
+      {chr(10).join(lines)}
+      %0 = arith.addf %t500, %b : tensor<?xf32>
+      return %0 : tensor<?xf32>
+    }}"""
+    f = function(source)
+    assert f(ones(2), ones(2), 3.0).tolist() == [4, 2]
+    with pytest.raises(ValueError, match=r"needs 2 elements .*has 3"):
+        f(ones(2), ones(3), 3.0)

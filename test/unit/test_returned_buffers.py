@@ -34,6 +34,27 @@ def test_a_result_may_have_gaps_and_run_backwards(type_, expected):
     assert function(np.arange(8, dtype=F32)).tolist() == expected
 
 
+@pytest.mark.parametrize("strides", ["8, 1", "?, 1", "8, ?", "?, ?"])
+def test_a_result_may_begin_anywhere_and_have_strides_that_only_the_run_tells(strides):
+    """It has memory of its own, for all of its elements."""
+    type_ = f"memref<4x8xf32, strided<[{strides}], offset: ?>>"
+    function = compiled(
+        f"""func.func @f(%a: memref<8x8xf32>, %i: index) -> {type_} {{
+          %s = memref.subview %a[%i, 0] [4, 8] [1, 1]
+              : memref<8x8xf32> to memref<4x8xf32, strided<[8, 1], offset: ?>>
+          %c = memref.cast %s : memref<4x8xf32, strided<[8, 1], offset: ?>> to {type_}
+          return %c : {type_}
+        }}"""
+    )
+    given = np.arange(64, dtype=F32).reshape(8, 8)
+    result = function(given, 2)
+    given[:] = 0
+    np.testing.assert_array_equal(result, np.arange(16, 48).reshape(4, 8))
+    memory = result if result.base is None else result.base
+    assert not np.shares_memory(memory, given)
+    assert len({result[at : at + 1, i].ctypes.data for at in range(4) for i in range(8)}) == 32
+
+
 def test_a_large_result_with_gaps_stays_in_its_memory():
     function = compiled(
         """func.func @f(%x: memref<1000000xf32>) -> memref<500000xf32, strided<[2]>> {
