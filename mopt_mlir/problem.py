@@ -108,12 +108,13 @@ class Tensor:
         """The dims that are *present* in this tensor (paper, Sec. 2.2)."""
         return frozenset(dim for axis in self.axes for dim in axis.dims)
 
-    def step(self, dim: str) -> int | None:
-        """Elements from one value of `dim` to the next in memory; None if not known."""
-        return self._steps.get(dim, 0)
+    def pitch(self, dim: str) -> int | None:
+        """Elements of memory from one value of `dim` to the next: 0 where it is not present, None
+        if not known."""
+        return self._pitches.get(dim, 0)
 
     @cached_property
-    def _steps(self) -> Mapping[str, int | None]:
+    def _pitches(self) -> Mapping[str, int | None]:
         """Of each dim; looked up, as the solver asks many thousand times."""
         found: dict[str, int | None] = {}
         for axis, stride in zip(self.axes, self.strides, strict=True):
@@ -127,7 +128,7 @@ class Tensor:
 
     def runs_along(self, dim: str) -> bool:
         """Whether vectors can run along `dim`: its values are neighbours on the last axis."""
-        return bool(self.axes) and self.step(dim) == 1 and self.axes[-1].coefficient(dim) == 1
+        return bool(self.axes) and self.pitch(dim) == 1 and self.axes[-1].coefficient(dim) == 1
 
 
 @dataclass(frozen=True)
@@ -218,13 +219,14 @@ def conv2d(
     dilation: int | tuple[int, int] = 1,
     layout: str = "nchw",
     weights: str = "fchw",
-    element: ElementType = ElementType.F32,
+    element: ElementType | str = ElementType.F32,
 ) -> Problem:
     """A dense 2-d convolution; `h`, `w` are output sizes and the input is already padded.
 
-    `layout` is `nchw` or `nhwc` (input and output), `weights` is `fchw`, `hwcf` or `fhwc`.
-    Raises ValueError for another layout.
+    `layout` is `nchw` or `nhwc` (input and output), `weights` is `fchw`, `hwcf` or `fhwc`, and
+    `element` `f32` or `f64`. Raises ValueError for others.
     """
+    element = ElementType(element)
     sh, sw = (stride, stride) if isinstance(stride, int) else stride
     dh, dw = (dilation, dilation) if isinstance(dilation, int) else dilation
     rows, columns = LinearForm.of(h=sh, r=dh), LinearForm.of(w=sw, s=dw)

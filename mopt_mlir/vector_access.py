@@ -91,7 +91,7 @@ def runs(output: Tensor, scalars: tuple[Offsets, ...], most: int) -> tuple[tuple
     found: list[list[int]] = []
     before = None
     for number, offsets in enumerate(scalars):
-        steps = ((output.step(dim) if dim in rows else None) or _FAR for dim, _ in offsets)
+        steps = ((output.pitch(dim) if dim in rows else None) or _FAR for dim, _ in offsets)
         place = sum(at * step for (_, at), step in zip(offsets, steps, strict=True))
         if before is None or place != before + 1 or len(found[-1]) == most:
             found.append([])
@@ -119,7 +119,7 @@ def keeps_sums_in_output(problem: Problem, kernel: Microkernel) -> bool:
     if kernel.lanes in problem.input.dims:
         return True
     pixels = problem.pixel_dims
-    steps = [output.step(dim) for dim in pixels if problem.extent(dim) > 1]
+    steps = [output.pitch(dim) for dim in pixels if problem.extent(dim) > 1]
     known = [abs(step) for step in steps if step is not None]
     return not known or min(known) * output.element.size % SHARED_SETS_BYTES != 0
 

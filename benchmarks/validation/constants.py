@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from mopt_mlir.codegen import lookahead
-from mopt_mlir.codegen.prefetch import budget as prefetch_budget
+from mopt_mlir.codegen import lookahead, prefetch_budget
+from mopt_mlir.codegen.prefetch import channel_rows as prefetch_channel_rows
 from mopt_mlir.codegen.prefetch import input as prefetch_input
 from mopt_mlir.codegen.prefetch import output as prefetch_output
 from mopt_mlir.codegen.prefetch import panels as prefetch_panels
 from mopt_mlir.codegen.prefetch import pixels as prefetch_pixels
-from mopt_mlir.codegen.prefetch import weights as prefetch_weights
 from mopt_mlir.estimate import branches, residency, times, visits
 from mopt_mlir.lowering import unroll
 from mopt_mlir.machine import by_name
@@ -57,7 +56,7 @@ def _shared_costs() -> Rows:
         [
             "the same for rows that share several sets, by the part of 4 KiB that they are apart, "
             "and for any line in place where an operation takes one slot",
-            f"to the power of {microkernel.SHARED_SETS:g}, {microkernel.APART_CYCLES:g} cycles",
+            f"to the power of {microkernel.SAME_SETS_POWER:g}, {microkernel.APART_CYCLES:g} cycles",
             "a convolution with filters of 256 to 528 channels, and own plans of all three sets "
             "with NHWC and HWCF, Zen 4",
         ],
@@ -191,13 +190,13 @@ def _generated_code() -> Rows:
             "with channels last: bytes between rows of weights that are asked for, multiply-adds "
             "beside which that does not weigh, lines asked for at once, step in which pixels are "
             "asked for",
-            f"{prefetch_weights.NEAR_ROWS_BYTES}, {prefetch_budget.MANY_PRODUCTS}, "
+            f"{prefetch_channel_rows.NEAR_ROWS_BYTES}, {prefetch_budget.MANY_PRODUCTS}, "
             f"{prefetch_budget.AT_ONCE}, {prefetch_pixels.LATE}",
             "own plans of all three sets with NHWC and HWCF, Zen 4; the third is guessed",
         ],
         [
             "between a prefetch and its use, input and output of later tiles",
-            f"{lookahead.INPUT.cycles} and {lookahead.OUTPUT.cycles} cycles",
+            f"{lookahead.INPUT_FORESIGHT.cycles} and {lookahead.OUTPUT_FORESIGHT.cycles} cycles",
             "sampled plans of Table 1, Zen 5",
         ],
         [
@@ -225,7 +224,7 @@ def _generated_code() -> Rows:
         ],
         [
             "how much may be accessed before a prefetch is used: until it counts less, and nothing",
-            ", ".join(map(_room, (lookahead.INPUT, lookahead.OUTPUT))),
+            ", ".join(map(_room, (lookahead.INPUT_FORESIGHT, lookahead.OUTPUT_FORESIGHT))),
             "sampled plans of Table 1, Zen 5",
         ],
         [

@@ -18,18 +18,19 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class Expected:
     """Of one plan: the solver's `prediction`, bytes by resource and tensor with what caches keep
-    beyond their tiles (`resident`), and the seconds of DRAM that are due to no volume (`runs`)."""
+    beyond their tiles (`resident`), and the seconds of DRAM that are due to no volume
+    (`runs_seconds`)."""
 
     prediction: Prediction
     resident: Mapping[str, Mapping[str, float]]
-    runs: float
+    runs_seconds: float
 
     @staticmethod
     def of(problem: Problem, machine: Machine, plan: Plan) -> Expected:
         found = breakdown(problem, machine, plan)
         prediction = prediction_of(problem, machine, plan, found)
         resident = resident_volumes(problem, machine, plan, prediction)
-        return Expected(prediction, resident, found.runs)
+        return Expected(prediction, resident, found.runs_seconds)
 
     def moved(self, resource: str) -> float:
         """Bytes, with what caches keep."""
@@ -45,7 +46,7 @@ class Expected:
         the longest."""
 
         def seconds(name: str) -> float:
-            beside = self.runs if name == "DRAM" else 0.0
+            beside = self.runs_seconds if name == "DRAM" else 0.0
             by_tiles = self.prediction.seconds[name] - beside
             return by_tiles * self.moved(name) / self.moved_by_tiles(name)
 

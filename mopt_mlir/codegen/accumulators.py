@@ -12,7 +12,7 @@ from typing import Any
 
 from mopt_mlir.codegen.builder import Builder
 from mopt_mlir.codegen.index import Condition, Index
-from mopt_mlir.codegen.operands import Operands, Position, element
+from mopt_mlir.codegen.operands import Operands, Position, indices_of
 from mopt_mlir.codegen.partials import Partials
 from mopt_mlir.codegen.ranges import Range
 from mopt_mlir.codegen.register_tile import RegisterTile
@@ -49,7 +49,7 @@ class Accumulators:
         begin = self._zeros if self._accumulates else self._fresh
         resume = self._zeros if self.partials is None else self._restore
         types = [self._vector_type] * self.tile.count
-        return self.builder.branch(self.is_first(reduction), begin, resume, types)
+        return self.builder.branch(self.when_first(reduction), begin, resume, types)
 
     def _restore(self) -> list[Any]:
         assert self.partials is not None
@@ -109,28 +109,29 @@ class Accumulators:
         if self.partials is not None:
             last = add if self._accumulates else write
             save = partial(self._save, accumulators)
-            self.builder.branch(self.is_last(reduction), last, save)
+            self.builder.branch(self.when_last(reduction), last, save)
         elif self._accumulates:
             add()
         else:
-            self.builder.branch(self.is_first(reduction), write, add)
+            self.builder.branch(self.when_first(reduction), write, add)
 
     def _save(self, accumulators: Sequence[Any]) -> None:
         assert self.partials is not None
         tile = self.partials.tile(self.start)
         self.partials.store(self.builder, tile, accumulators)
 
-    def is_first(
+    def when_first(
         self, reduction: Mapping[str, Range], since: Mapping[str, Index] | None = None
     ) -> list[Condition]:
-        """The conditions under which no reduction tile precedes `reduction`, or
-        none from `since` on, an index of each dim (0 where it has none)."""
+        """The conditions under which no reduction tile precedes `reduction`, or none from `since`
+        on, an index of each dim (0 where it has none); none, so always, if none can."""
         since = since or {}
         steps = [part.start - since.get(dim, Index()) for dim, part in reduction.items()]
         return [step.is_zero() for step in steps if step.terms]
 
-    def is_last(self, reduction: Mapping[str, Range]) -> list[Condition]:
-        """The conditions under which no reduction tile follows `reduction`."""
+    def when_last(self, reduction: Mapping[str, Range]) -> list[Condition]:
+        """The conditions under which no reduction tile follows `reduction`; none, so always, if
+        none can."""
         return [
             end.at_least(self.problem.extent(dim))
             for dim, part in reduction.items()
@@ -178,7 +179,7 @@ class Accumulators:
             for dim, start in self.start.items()
         }
         point[self.tile.kernel.lanes] = point[self.tile.kernel.lanes] + lane
-        return element(self.problem.output, point)
+        return indices_of(self.problem.output, point)
 
     # ---- transposed --------------------------------------------------------------------------
 

@@ -7,24 +7,25 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from mopt_mlir.codegen.index import Index
-from mopt_mlir.codegen.prefetch.budget import (
+from mopt_mlir.codegen.prefetch_budget import (
     AHEAD_CYCLES,
     FMA_PER_CYCLE,
     LINE_BYTES,
     has_room,
     rows_at_once,
+    weights_step_bytes,
 )
-from mopt_mlir.codegen.ranges import Range, Ranges, sizes_of
+from mopt_mlir.codegen.ranges import Range, Ranges, innermost, sizes_of
 from mopt_mlir.codegen.upcoming import (
-    Around,
+    MovingLoop,
     NextBlock,
     NextInput,
     NextOutput,
     NextWeights,
-    Stepped,
     Turn,
     Upcoming,
-    Visits,
+    VisitingLoop,
+    behind,
     cache_of,
 )
 from mopt_mlir.plan import Plan
@@ -45,12 +46,12 @@ class Foresight:
     near: tuple[tuple[int, float], ...]
 
 
-INPUT = Foresight(AHEAD_CYCLES, ((32 << 10, 1.0), (64 << 10, 0.8), (256 << 10, 0.5)))
-OUTPUT = Foresight(350, ((8 << 10, 1.0), (32 << 10, 0.8), (256 << 10, 0.5)))
+INPUT_FORESIGHT = Foresight(AHEAD_CYCLES, ((32 << 10, 1.0), (64 << 10, 0.8), (256 << 10, 0.5)))
+OUTPUT_FORESIGHT = Foresight(350, ((8 << 10, 1.0), (32 << 10, 0.8), (256 << 10, 0.5)))
 """Stores wait in a buffer, if need be, but much else is read beside the output. (Both were tried on
 sampled plans of Table 1, on Zen 5.)"""
 
-OUTPUT_KEPT = OUTPUT.near[-1][0]
+OUTPUT_KEPT = OUTPUT_FORESIGHT.near[-1][0]
 """Bytes of output that a core's caches keep between the visits of a register tile, so that visits
 share what they ask for only within that. (Measured on Zen 4, cold: a 1x1 layer that comes back to
 11 MB takes 22% less time if each visit asks for its output.)"""
@@ -63,7 +64,7 @@ class Lookahead:
     problem: Problem
     plan: Plan
 
-    def block(self, ranges: Ranges, share: Ranges) -> NextBlock | None:
+    def next_block(self, ranges: Ranges, share: Ranges) -> NextBlock | None:
         """What is packed after the block that is used for `ranges`, if that is known and worth
         prefetching; `share` is what a core does."""
         channel = self.problem.out_channel
@@ -72,8 +73,8 @@ class Lookahead:
         if not reduction:
             return None
         weights = [dim for dim in self.problem.names if dim in self.problem.weights.dims]
-        moved = max(weights, key=lambda dim: ranges[dim].depth)
-        if not ranges[moved].depth:
+        moved = innermost(weights, ranges)
+        if moved is None:
             return None
         tiles = self._uses(ranges)
         if prod(tiles.values()) == 1:
@@ -127,7 +128,7 @@ class Lookahead:
             lines = -(-count * weights.element.size // LINE_BYTES)
             return has_room(-(-lines // tiles), kernel, 1)
         inner, sizes = kernel.reduction[1:], self.plan.levels[-1].tile
-        size = (weights.step(kernel.reduction[0]) or 1) * weights.element.size
+        size = weights_step_bytes(self.problem, kernel.reduction[0])
         taps = prod(sizes[dim] for dim in inner)
         return has_room(rows_at_once(-(-count // tiles), size), kernel, taps)
 
@@ -138,17 +139,24 @@ class Lookahead:
             for dim in self.problem.pixel_dims
         }
 
-    def weights(self, stepped: Stepped, ranges: Ranges, share: Ranges) -> NextWeights:
-        """The weights that are read next, which `stepped` tells, in a loop through `ranges` that
-        reads the current ones again and again; `share` is what a core does."""
-        dim, step = stepped.dim, stepped.step
+    def _next_weights(self, loop: MovingLoop, ranges: Ranges, share: Ranges) -> NextWeights:
+        """The weights that are read in the next step of `loop`, if one inside of it goes through
+        `ranges` and reads the current ones again and again; `share` is what a core does."""
         tiles = self._uses(ranges)
         along = max(tiles, key=lambda dim: tiles[dim])
         unit = self.plan.microkernel.extent(along)
         near = next((v.tile for v in self.plan.levels if v.name == "L2"), {})
-        far = step >= near.get(dim, 1) or self._reads_weights_once
-        passes, into = self._first_pass(ranges, share), cache_of(self.plan)
-        return NextWeights(dim, step, along, unit, tiles[along], far, passes, into, stepped.around)
+        return NextWeights(
+            dim=loop.dim,
+            step=loop.step,
+            along=along,
+            unit=unit,
+            tiles=tiles[along],
+            far=loop.step >= near.get(loop.dim, 1) or self._l1_tiles_have_all_pixels,
+            first_pass=self._first_pass(ranges, share),
+            into=cache_of(self.plan),
+            around=loop.around,
+        )
 
     def _first_pass(self, ranges: Ranges, share: Ranges) -> tuple[Index, ...]:
         """What is 0 in the first pass through the weights: how far into its `share` of the pixels
@@ -157,33 +165,43 @@ class Lookahead:
         return tuple(start for start in starts if start.terms)
 
     @property
-    def reads_weights_again(self) -> bool:
-        """Whether there are loops that read the same weights again."""
-        return bool(self.problem.pixel_dims)
-
-    @property
-    def _reads_weights_once(self) -> bool:
-        """Whether tiles of L1 take in all pixels of several, so that all weights come from
+    def _l1_tiles_have_all_pixels(self) -> bool:
+        """Whether no loop outside of L1's tiles goes through pixels, so that all weights come from
         memory."""
-        tiles = [level.tile for level in self.plan.levels[-1:]]
-        whole = (
-            tile[d] >= self.problem.extent(d) for tile in tiles for d in self.problem.pixel_dims
+        pixels, inner = self.problem.pixel_dims, self.plan.levels[-1:]
+        return bool(pixels) and all(
+            level.tile[dim] >= self.problem.extent(dim) for level in inner for dim in pixels
         )
-        return bool(self.problem.pixel_dims) and all(whole)
 
-    def inside(self, outer: Upcoming, dim: str, ranges: Ranges, tile: Range) -> Upcoming:
+    def inside(
+        self, outer: Upcoming, dim: str, ranges: Ranges, share: Ranges, tile: Range
+    ) -> Upcoming:
         """What is accessed next inside a loop over `dim`, which goes through `ranges`, at `tile`.
-        `outer` was that outside of the loop."""
+        `outer` was that outside of the loop; `share` is what a core does."""
         since = outer.since
         if dim in self.problem.reduction_dims and self._leaves(ranges):
             since = {**since, dim: tile.start}
+        weights, weights_loop = outer.weights, outer.weights_loop
+        if dim in self.problem.weights.dims:
+            weights_loop = MovingLoop(dim, tile.size, behind(weights_loop, dim, ranges[dim]))
+        elif weights_loop is not None:  # this loop reads the same ones again
+            weights, weights_loop = self._next_weights(weights_loop, ranges, share), None
         return replace(
             outer,
             input=self._next_input(outer, dim, ranges, tile.size),
-            stepped=Stepped(dim, tile.size) if dim in self.problem.pixel_dims else None,
+            pixel_loop=MovingLoop(dim, tile.size) if dim in self.problem.pixel_dims else None,
             output=self._next_output(outer.output, dim, ranges, tile.size),
+            weights=weights,
+            weights_loop=weights_loop,
             since=since,
         )
+
+    def at_register_tile(self, outer: Upcoming, ranges: Ranges, share: Ranges) -> Upcoming:
+        """`outer` at a register tile that reads weights in place: with those that come next even if
+        no loop inside the one that moves in them reads them again."""
+        if outer.weights_loop is None or not self.problem.pixel_dims:
+            return outer
+        return replace(outer, weights=self._next_weights(outer.weights_loop, ranges, share))
 
     def _leaves(self, ranges: Ranges) -> bool:
         """Whether the output in `ranges`, of which a core has its share, is too much to stay in the
@@ -201,22 +219,16 @@ class Lookahead:
         if dim in self.problem.by_role(Role.FILTER):
             return known
         if dim in self.problem.input.dims:
-            saves = self._saves(self.problem.input, INPUT, dim, ranges, step)
+            saves = self._saves(self.problem.input, INPUT_FORESIGHT, dim, ranges, step)
             if saves <= _saved(known):
                 return known
-            return NextInput(dim, step, saves, around=self._around(outer.stepped, dim, ranges[dim]))
+            loop = outer.pixel_loop if dim in self.problem.reduction_dims else None
+            return NextInput(dim, step, saves, around=behind(loop, dim, ranges[dim]))
         if known is None or known.along is not None:
             return known
         unit = self.plan.microkernel.extent(dim)
         tiles = -(-ranges[dim].size // unit)
         return replace(known, along=dim, unit=unit, tiles=tiles)
-
-    def _around(self, outer: Stepped | None, dim: str, through: Range) -> Around | None:
-        """What comes behind the last step of a loop over `dim`, if that is a reduction: the first
-        part of it, at the next step of the loop `outer`."""
-        if outer is None or dim not in self.problem.reduction_dims:
-            return None
-        return Around(outer.dim, outer.step, through.start, through.size)
 
     def _next_output(
         self, outer: NextOutput | None, dim: str, ranges: Ranges, step: int
@@ -225,7 +237,7 @@ class Lookahead:
         those over the reduction inside of it make visits."""
         if dim not in self.problem.parallel_dims:
             return outer and replace(outer, visits=_visits(outer.visits, dim, ranges[dim], step))
-        saves = self._saves(self.problem.output, OUTPUT, dim, ranges, step)
+        saves = self._saves(self.problem.output, OUTPUT_FORESIGHT, dim, ranges, step)
         return NextOutput(dim, step, saves) if saves > _saved(outer) else outer
 
     def _saves(
@@ -246,13 +258,13 @@ def _saved(outer: NextInput | NextOutput | None) -> float:
     return 0.0 if outer is None else outer.saves
 
 
-def _visits(outer: Visits | None, dim: str, through: Range, step: int) -> Visits:
+def _visits(outer: VisitingLoop | None, dim: str, through: Range, step: int) -> VisitingLoop:
     """The visits inside a loop over the reduction `dim`, which goes `through` it in steps of
     `step`. `outer` were those outside of the loop; of several dims the one with most visits
     counts."""
     if outer is not None and outer.dim == dim:
-        return replace(outer, unit=step)
-    inner = Visits(dim, through, step)
+        return replace(outer, step=step)
+    inner = VisitingLoop(dim, through, step)
     return outer if outer is not None and outer.count >= inner.count else inner
 
 

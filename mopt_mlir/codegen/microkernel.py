@@ -16,14 +16,16 @@ from typing import Any, Protocol
 from mopt_mlir.codegen.accumulators import Accumulators
 from mopt_mlir.codegen.builder import Builder
 from mopt_mlir.codegen.index import Index
-from mopt_mlir.codegen.operands import Operands, Position, element
+from mopt_mlir.codegen.operands import Operands, Position, indices_of
+from mopt_mlir.codegen.partials import SumsPrefetch
 from mopt_mlir.codegen.place import Place
+from mopt_mlir.codegen.prefetch.channel_rows import ChannelRowPrefetch
+from mopt_mlir.codegen.prefetch.filter_rows import FilterRowPrefetch
 from mopt_mlir.codegen.prefetch.input import InputPrefetch
 from mopt_mlir.codegen.prefetch.output import output_prefetch
 from mopt_mlir.codegen.prefetch.panels import PanelPrefetch
 from mopt_mlir.codegen.prefetch.pixels import PixelPrefetch, has_channels_last
-from mopt_mlir.codegen.prefetch.weights import ChannelRowPrefetch, FilterRowPrefetch
-from mopt_mlir.codegen.ranges import nearest
+from mopt_mlir.codegen.ranges import innermost
 from mopt_mlir.codegen.register_tile import RegisterTile
 from mopt_mlir.microkernel import Microkernel
 from mopt_mlir.problem import Problem, Tensor
@@ -66,25 +68,20 @@ class Visit:
         initial = output.initial(reduced)
         panels = place.panels
         panel = None if panels is None else panels.panel_of(self.builder, place.ranges)
-        reduction = _Reduction(self, panel, self._ahead(output, panel))
-        output.finish(reduction.emit(self.kernel.reduction, start, initial), reduced)
-
-    def _ahead(self, output: Accumulators, panel: Index | None) -> list[_Prefetch]:
-        """The prefetches that are worth while, for the reduction loops to emit; those that come
-        once, before all loops (whose `dim` is None), are emitted here."""
-        start, ranges, partials = self._start, self.place.ranges, self.place.partials
-        ahead = [p for p in (self._input_ahead(), *self._weights_ahead(panel)) if p is not None]
-        written = output_prefetch(output, self.kernel, ranges, self.sizes, self.place.upcoming)
-        if written is not None and written.dim is None:
-            written.emit(start)
-        elif written is not None:
-            ahead.insert(0, written)
-        if partials is not None and (along := nearest(self.problem.parallel_dims, ranges)):
-            partials.prefetch(self.builder, partials.tile(start), along, self.tile.count)
+        ahead = self._prefetches(output, panel)
         for prefetch in ahead:
             if prefetch.dim is None:
                 prefetch.emit(start)
-        return ahead
+        reduction = _Reduction(self, panel, ahead)
+        output.finish(reduction.emit(self.kernel.reduction, start, initial), reduced)
+
+    def _prefetches(self, output: Accumulators, panel: Index | None) -> list[_Prefetch]:
+        """Those that are worth while, in the order of their code."""
+        upcoming = self.place.upcoming
+        read = (self._input_ahead(), *self._weights_ahead(panel))  # first: they emit indices
+        written = output_prefetch(output, self.kernel, self.place.ranges, self.sizes, upcoming)
+        found = (written, self._sums_ahead(), *read)
+        return [prefetch for prefetch in found if prefetch is not None]
 
     @cached_property
     def tile(self) -> RegisterTile:
@@ -105,11 +102,21 @@ class Visit:
             found = InputPrefetch.of(*where, self.sizes, upcoming)
         return found
 
+    def _sums_ahead(self) -> _Prefetch | None:
+        """The prefetch of the next register tile's partial sums, if these wait in memory."""
+        partials, ranges = self.place.partials, self.place.ranges
+        along = innermost(self.problem.parallel_dims, ranges)
+        if partials is None or along is None:
+            return None
+        tile = partials.tile(self._start)
+        return SumsPrefetch(self.builder, partials, tile, along, self.tile.count)
+
     def _weights_ahead(self, panel: Index | None) -> Sequence[_Prefetch | None]:
         """The prefetches of weights, packed (in `panel`) or in place; None for one that is not
         worth while."""
         builder, problem, weights = self.builder, self.problem, self.operands.weights
-        ranges, panels, following = self.place.ranges, self.place.panels, self.place.following
+        ranges, panels = self.place.ranges, self.place.panels
+        following = self.place.upcoming.weights
         found: list[_Prefetch | None] = []
         if panels is not None and panel is not None:
             found.append(FilterRowPrefetch.of_block(builder, problem, weights, panels, self._start))
@@ -155,31 +162,31 @@ class _Reduction:
         problem, tile = self.visit.problem, self.visit.tile
         wide = vector_operand(problem, self.visit.kernel)
         narrow = scalar_operand(problem, self.visit.kernel)
-        vectors = [self._read(wide, point, position, True) for position in tile.vectors]
+        vectors = [self._read(wide, point, at, vector=True) for at in tile.vectors]
         result: list[Any] = [None] * len(accumulators)
         for q, position in enumerate(tile.scalars):
-            scalar = self._read(narrow, point, position, False)
+            scalar = self._read(narrow, point, position, vector=False)
             for v, vector in enumerate(vectors):
                 i = tile.number(v, q)
                 result[i] = self.visit.builder.outer_product(vector, scalar, accumulators[i])
         return result
 
     def _read(
-        self, tensor: Tensor, point: Mapping[str, Index], position: Position, vector: bool
+        self, tensor: Tensor, point: Mapping[str, Index], position: Position, *, vector: bool
     ) -> Any:
         visit, panels = self.visit, self.visit.place.panels
         is_input = tensor is visit.problem.input
         if panels is not None and not is_input:
             assert self.panel is not None
             memref = panels.memref
-            where = panels.element(
+            where = panels.indices_of(
                 self.panel, point, Index(constant=position.offset(panels.channel))
             )
             valid = visit.tile.kernel.vector  # panels are padded: a whole vector may always be read
         else:
             memref = visit.operands.input if is_input else visit.operands.weights
             at = {dim: index + position.offset(dim) for dim, index in point.items()}
-            where, valid = element(tensor, at), position.valid
+            where, valid = indices_of(tensor, at), position.valid
         name = "x" if is_input else "f"
         if vector:
             return visit.builder.vector_load(memref, where, visit.tile.kernel.vector, valid, name)

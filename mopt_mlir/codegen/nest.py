@@ -15,8 +15,8 @@ from mopt_mlir.codegen.operands import Operands, Panels
 from mopt_mlir.codegen.packing import emit_packing, panel_shape
 from mopt_mlir.codegen.partials import Partials, partials_size
 from mopt_mlir.codegen.place import Place
-from mopt_mlir.codegen.ranges import Range, Ranges, sizes_of
-from mopt_mlir.codegen.upcoming import Around, Stepped, Upcoming
+from mopt_mlir.codegen.ranges import Range, Ranges, sizes_of, starts_of
+from mopt_mlir.codegen.upcoming import Upcoming
 from mopt_mlir.loop_nest import Loop, LoopNest, Packing, Step
 from mopt_mlir.plan import Plan
 from mopt_mlir.problem import Problem
@@ -55,7 +55,7 @@ class NestEmitter:
         place = self._with_panels((*nest.shared, *nest.own) if alone else nest.shared, place)
         place = self._with_sums(nest.shared, place)
         self._steps(nest.shared, place, self._cores)
-        self._free(place.sums, place.panel_memory)
+        self._free(place.sums_memory, place.panel_memory)
 
     @cached_property
     def _nest(self) -> LoopNest:
@@ -77,13 +77,13 @@ class NestEmitter:
         """`place` with memory for what the outermost loop of `steps` that splits the reduction
         covers of the output, if there is one, and partial sums are not best kept in the output."""
         kernel = self.plan.microkernel
-        if place.sums is not None or keeps_sums_in_output(self.problem, kernel):
+        if place.sums_memory is not None or keeps_sums_in_output(self.problem, kernel):
             return place
         sizes = sizes_of(place.ranges)
         for loop in (step for step in steps if isinstance(step, Loop)):
             if loop.dim in self.problem.reduction_dims:
                 size = partials_size(self.problem, kernel, sizes)
-                return replace(place, sums=self._scratch("sums", [size]))
+                return replace(place, sums_memory=self._scratch("sums", [size]))
             sizes[loop.dim] = loop.step
         return place
 
@@ -108,15 +108,19 @@ class NestEmitter:
         return Lookahead(self.problem, self.plan)
 
     def _panels(self, memref: Any, ranges: Ranges) -> Panels:
-        starts = {dim: range_.start for dim, range_ in ranges.items()}
-        kernel = self.plan.microkernel
-        width = kernel.extent(self.problem.out_channel)
-        return Panels(memref, width, self.problem.out_channel, kernel.reduction, starts)
+        kernel, channel = self.plan.microkernel, self.problem.out_channel
+        return Panels(
+            memref=memref,
+            width=kernel.extent(channel),
+            channel=channel,
+            reduction=kernel.reduction,
+            starts=starts_of(ranges),
+        )
 
     def _pack(self, packing: Packing, place: Place) -> Place:
         """Fill the panels with the weights in `place`: all loops that move in them are open."""
         ranges = place.ranges
-        later = self._lookahead.block(ranges, place.share)
+        later = self._lookahead.next_block(ranges, place.share)
         panels = replace(self._panels(place.panel_memory, ranges), next_block=later)
         emit_packing(
             self.builder,
@@ -127,63 +131,34 @@ class NestEmitter:
             ranges,
             packing.cores,
         )
-        return replace(place, panels=panels, stepped=None, following=None)
+        return replace(place, panels=panels, upcoming=place.upcoming.with_panels())
 
-    # ---- what is accessed next ---------------------------------------------------------------
+    # ---- loops -------------------------------------------------------------------------------
 
     def _inside(self, place: Place, dim: str, tile: Range) -> Place:
         """`place` in a loop over `dim`, at `tile`."""
-        upcoming = self._lookahead.inside(place.upcoming, dim, place.ranges, tile)
+        upcoming = self._lookahead.inside(place.upcoming, dim, place.ranges, place.share, tile)
         inner = replace(place.at(dim, tile), upcoming=upcoming)
-        if dim in self.problem.reduction_dims and place.sums is not None and place.partials is None:
-            kernel = self.plan.microkernel
-            partials = Partials.of(self.problem, kernel, place.sums, place.ranges)
-            inner = replace(inner, partials=partials)
-        return self._with_following(inner, dim, place.ranges)
-
-    def _with_following(self, inner: Place, dim: str, outer: Ranges) -> Place:
-        """`inner`, in a loop over `dim`, with the weights that are read next: the innermost loop in
-        them tells it around one that reads them again."""
-        if dim in self.problem.weights.dims:
-            stepped = Stepped(dim, inner.ranges[dim].size, self._around(inner, dim, outer[dim]))
-            return replace(inner, stepped=stepped)
-        if inner.stepped is None:
+        kept = place.sums_memory is not None and place.partials is None
+        if not kept or dim not in self.problem.reduction_dims:
             return inner
-        following = self._lookahead.weights(inner.stepped, outer, inner.share)
-        return replace(inner, following=following, stepped=None)
-
-    def _around(self, place: Place, dim: str, range_: Range) -> Around | None:
-        """What comes behind the last step of a loop over `dim`, through `range_`, that is opened at
-        `place`: if it is directly inside of another."""
-        outer = place.stepped
-        if outer is None or outer.dim == dim:  # or it goes on as before
-            return None
-        return Around(outer.dim, outer.step, range_.start, range_.size)
-
-    def _reading_once(self, place: Place) -> Place:
-        """The `place` of a register tile, with the weights that are read next if they stay where
-        they are, and no loop inside the one that moves in them reads them again."""
-        packed = place.panels is not None
-        if packed or place.stepped is None or not self._lookahead.reads_weights_again:
-            return place
-        following = self._lookahead.weights(place.stepped, place.ranges, place.share)
-        return replace(place, following=following)
-
-    # ---- loops -------------------------------------------------------------------------------
+        kernel = self.plan.microkernel
+        partials = Partials.of(self.problem, kernel, place.sums_memory, place.ranges)
+        return replace(inner, partials=partials)
 
     def _steps(self, steps: Sequence[Step], place: Place, inside: Callable[[Place], None]) -> None:
         """Loops and packing, outermost first, and what is `inside` of all."""
         if not steps:
             inside(place)
             return
-        step, rest = steps[0], steps[1:]
-        if isinstance(step, Packing):
-            self._steps(rest, self._pack(step, place), inside)
+        first, rest = steps[0], steps[1:]
+        if isinstance(first, Packing):
+            self._steps(rest, self._pack(first, place), inside)
             return
-        range_ = place.ranges[step.dim]
-        with self.builder.loop(step.name, range_.start, range_.ends, step.step) as index:
-            tile = range_.tile(index, step.step, place.deeper)
-            self._steps(rest, self._inside(place, step.dim, tile), inside)
+        range_ = place.ranges[first.dim]
+        with self.builder.loop(first.name, range_.start, range_.ends, first.step) as index:
+            tile = range_.tile(index, first.step, place.deeper)
+            self._steps(rest, self._inside(place, first.dim, tile), inside)
 
     def _cores(self, place: Place) -> None:
         """The split of the outermost tile between cores."""
@@ -208,7 +183,7 @@ class NestEmitter:
         place = self._with_sums(self._nest.own, self._with_panels(self._nest.own, outer))
         self._steps(self._nest.own, place, self._register_tile)
         self._free(
-            place.sums if outer.sums is None else None,
+            place.sums_memory if outer.sums_memory is None else None,
             place.panel_memory if outer.panel_memory is None else None,
         )
         if self.operands.nontemporal:
@@ -217,13 +192,23 @@ class NestEmitter:
     # ---- register tiles ----------------------------------------------------------------------
 
     def _register_tile(self, place: Place) -> None:
-        self._edges(self.problem.parallel_dims, self._reading_once(place), {})
+        if place.panels is None:
+            upcoming = self._lookahead.at_register_tile(place.upcoming, place.ranges, place.share)
+            place = replace(place, upcoming=upcoming)
+        self._edges(self.problem.parallel_dims, place, {})
 
     def _edges(self, dims: Sequence[str], place: Place, sizes: Mapping[str, int]) -> None:
         """Whole register tiles, and specialised ones where the last of a dim is cut short."""
         if not dims:
             kernel = self.plan.microkernel
-            Visit(self.builder, self.problem, kernel, self.operands, place, sizes).emit()
+            Visit(
+                builder=self.builder,
+                problem=self.problem,
+                kernel=kernel,
+                operands=self.operands,
+                place=place,
+                sizes=sizes,
+            ).emit()
             return
         dim, rest = dims[0], dims[1:]
         unit, extent = self.plan.microkernel.extent(dim), self.problem.extent(dim)

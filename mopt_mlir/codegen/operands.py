@@ -29,7 +29,7 @@ class Operands:
     nontemporal: bool = False
 
 
-def element(tensor: Tensor, point: Mapping[str, Index]) -> list[Index]:
+def indices_of(tensor: Tensor, point: Mapping[str, Index]) -> list[Index]:
     """The indices of the element of `tensor` that the iteration `point` accesses."""
     indices = []
     for axis in tensor.axes:
@@ -73,6 +73,6 @@ class Panels:
             return Index(constant=offset.constant // self.width)
         return builder.apply("panel", offset, self.width)
 
-    def element(self, panel: Index, point: Mapping[str, Index], lane: Index) -> list[Index]:
+    def indices_of(self, panel: Index, point: Mapping[str, Index], lane: Index) -> list[Index]:
         """The indices of `lane` of `panel` at the reduction point `point` of the weights."""
         return [panel, *(point[dim] - self.starts[dim] for dim in self.reduction), lane]

@@ -10,7 +10,7 @@ from typing import Any
 
 from mopt_mlir.codegen.builder import Builder
 from mopt_mlir.codegen.index import Index
-from mopt_mlir.codegen.operands import Panels, element
+from mopt_mlir.codegen.operands import Panels, indices_of
 from mopt_mlir.codegen.ranges import Range
 from mopt_mlir.codegen.transpose import transpose
 from mopt_mlir.microkernel import Microkernel
@@ -93,10 +93,14 @@ def _flat_views(copy: PanelCopy) -> FlatViews:
 
 
 def _point(copy: PanelCopy, reduction: Mapping[str, Index], channel: Index) -> list[Index]:
-    return element(copy.problem.weights, {**reduction, copy.panels.channel: channel})
+    return indices_of(copy.problem.weights, {**reduction, copy.panels.channel: channel})
 
 
-def _each_point(copy: PanelCopy, body: Any, point: Mapping[str, Index] | None = None) -> None:
+def _each_point(
+    copy: PanelCopy,
+    body: Callable[[Mapping[str, Index]], None],
+    point: Mapping[str, Index] | None = None,
+) -> None:
     """Loops over the reduction dims of the block, in panel order, around `body(point)`."""
     point = point or {}
     if len(point) == len(copy.panels.reduction):
@@ -121,7 +125,7 @@ def _copy_vectors(copy: PanelCopy, panel: Index, first: Index, valid: int) -> No
                 if inside
                 else builder.zeros(builder.vector_type(lanes, copy.weights.type.element_type))
             )
-            where = copy.panels.element(panel, point, Index(constant=lane))
+            where = copy.panels.indices_of(panel, point, Index(constant=lane))
             builder.vector_store(vector, copy.panels.memref, where, lanes)
 
     _each_point(copy, body)
@@ -136,7 +140,7 @@ def _copy_elements(copy: PanelCopy, panel: Index, first: Index, valid: int) -> N
             value = zero
             if lane < valid:
                 value = builder.load(copy.weights, _point(copy, point, first + lane), "f")
-            where = copy.panels.element(panel, point, Index(constant=lane))
+            where = copy.panels.indices_of(panel, point, Index(constant=lane))
             builder.store(value, copy.panels.memref, where)
 
     _each_point(copy, body)
@@ -176,7 +180,7 @@ def _crowd(copy: PanelCopy) -> bool:
     set of L1 than it has ways: then lines of a square are gone before the next square along the
     rows reads the rest of them, and so is what was asked for ahead."""
     tensor = copy.problem.weights
-    pitch = (tensor.step(copy.panels.channel) or 0) * tensor.element.size
+    pitch = (tensor.pitch(copy.panels.channel) or 0) * tensor.element.size
     return copy.panels.width * gcd(pitch, L1_ROUND_BYTES) > L1_ROUND_BYTES * L1_WAYS
 
 
@@ -234,13 +238,16 @@ def _square(
         builder.vector_store(column, flat.packed, where, lanes)
 
 
-def _cut_square(copy: PanelCopy, at: Index, ends: list[Index], points: Any) -> None:
-    """A full square where `lanes` points are left, else the points one after the other."""
+def _cut_square(
+    copy: PanelCopy, at: Index, ends: list[Index], square: Callable[[Index, int], None]
+) -> None:
+    """`square(at, lanes)` where so many points are left, else one of a single point after the
+    other."""
     builder, lanes = copy.builder, copy.kernel.vector
 
     def rest() -> None:
         with builder.loop("flat", at, ends) as point:
-            points(point, 1)
+            square(point, 1)
 
     room = [(end - at).at_least(lanes) for end in ends]
-    builder.branch(room, lambda: points(at, lanes), rest)
+    builder.branch(room, lambda: square(at, lanes), rest)

@@ -14,7 +14,7 @@ from typing import Any
 
 from mopt_mlir.codegen.builder import Builder
 from mopt_mlir.codegen.index import Index
-from mopt_mlir.codegen.prefetch.budget import LINE_BYTES
+from mopt_mlir.codegen.prefetch_budget import LINE_BYTES
 from mopt_mlir.codegen.ranges import Range
 from mopt_mlir.microkernel import Microkernel
 from mopt_mlir.problem import Problem
@@ -58,26 +58,48 @@ class Partials:
         """The first `count` registers of `tile`."""
         return [
             builder.vector_load(self.memref, [tile + at], self.vector, self.vector, "acc")
-            for at in self._places(count)
+            for at in self.places(count)
         ]
-
-    def prefetch(self, builder: Builder, tile: Index, along: str, count: int) -> None:
-        """Ask for the first `count` registers of the register tile that follows `tile` along a dim,
-        unless all partial sums are near anyway."""
-        size = self.memref.type.element_type.width // 8
-        if prod(self.memref.type.shape) * size <= SUMS_IN_L1:
-            return
-        next_ = tile + self.units[along] * self.steps[along]
-        for at in self._places(count)[:: max(1, LINE_BYTES // (self.vector * size))]:
-            builder.prefetch(self.memref, [next_ + at])
 
     def store(self, builder: Builder, tile: Index, values: Sequence[Any]) -> None:
         """Keep `values` as the first registers of `tile`."""
-        for at, value in zip(self._places(len(values)), values, strict=True):
+        for at, value in zip(self.places(len(values)), values, strict=True):
             builder.vector_store(value, self.memref, [tile + at], self.vector)
 
-    def _places(self, count: int) -> range:
+    def places(self, count: int) -> range:
+        """Where the first `count` registers of a register tile begin in it."""
         return range(0, count * self.vector, self.vector)
+
+    @property
+    def element_size(self) -> int:
+        """Bytes of an element."""
+        width: int = self.memref.type.element_type.width
+        return width // 8
+
+
+@dataclass(frozen=True)
+class SumsPrefetch:
+    """Asks for the first `count` registers of the register tile that follows `tile` in `partials`
+    along the dim `along`, before the reduction, unless all partial sums are near anyway."""
+
+    builder: Builder
+    partials: Partials
+    tile: Index
+    along: str
+    count: int
+
+    @property
+    def dim(self) -> None:
+        """It comes once, before all reduction loops."""
+
+    def emit(self, _point: Mapping[str, Index]) -> None:
+        partials = self.partials
+        if prod(partials.memref.type.shape) * partials.element_size <= SUMS_IN_L1:
+            return
+        next_ = self.tile + partials.units[self.along] * partials.steps[self.along]
+        registers_per_line = max(1, LINE_BYTES // (partials.vector * partials.element_size))
+        for at in partials.places(self.count)[::registers_per_line]:
+            self.builder.prefetch(partials.memref, [next_ + at])
 
 
 def partials_size(problem: Problem, kernel: Microkernel, sizes: Mapping[str, int]) -> int:

@@ -8,27 +8,23 @@ from typing import Any
 from mopt_mlir.codegen.operands import Panels
 from mopt_mlir.codegen.partials import Partials
 from mopt_mlir.codegen.ranges import Range, Ranges
-from mopt_mlir.codegen.upcoming import NextWeights, Stepped, Upcoming
+from mopt_mlir.codegen.upcoming import Upcoming
 
 
 @dataclass(frozen=True)
 class Place:
     """Where the next operation goes: what the open loops cover of each dim, the packed
     weights if they are filled, and the memory that they will be packed into if it is allocated.
-    `share` is what the core covers of each dim: all of it, or a part of a tile of L3. `stepped` is
-    the innermost loop that moves in the weights, until one inside of it reads them again: then
-    `following` are those that are read next. `upcoming` is what else is read and written next.
-    `sums` is the memory of partial sums, which `partials` knows how to use once a loop splits the
-    reduction."""
+    `share` is what the core covers of each dim: all of it, or a part of a tile of L3. `upcoming` is
+    what is read and written next. `sums_memory` is that of partial sums, which `partials` knows how
+    to use once a loop splits the reduction."""
 
     ranges: Ranges
     share: Ranges
     upcoming: Upcoming
     panels: Panels | None = None
     panel_memory: Any = None
-    stepped: Stepped | None = None
-    following: NextWeights | None = None
-    sums: Any = None
+    sums_memory: Any = None
     partials: Partials | None = None
 
     def at(self, dim: str, range_: Range) -> Place:

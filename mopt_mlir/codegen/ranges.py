@@ -71,7 +71,12 @@ def sizes_of(ranges: Mapping[str, Range]) -> dict[str, int]:
     return {dim: range_.size for dim, range_ in ranges.items()}
 
 
-def nearest(dims: Sequence[str], ranges: Mapping[str, Range]) -> str | None:
+def starts_of(ranges: Mapping[str, Range]) -> dict[str, Index]:
+    """Where each range begins."""
+    return {dim: range_.start for dim, range_ in ranges.items()}
+
+
+def innermost(dims: Sequence[str], ranges: Mapping[str, Range]) -> str | None:
     """Of `dims` the one that the innermost loop steps along, if any loop does."""
     inner = max(dims, key=lambda dim: ranges[dim].depth, default=None)
     return inner if inner and ranges[inner].depth else None

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from math import prod
 from types import MappingProxyType
 
@@ -63,12 +63,20 @@ class Around:
 
 
 @dataclass(frozen=True)
-class Stepped:
+class MovingLoop:
     """A loop that moves in a tensor in steps of `step` along `dim`; `around` it is another."""
 
     dim: str
     step: int
     around: Around | None = None
+
+
+def behind(outer: MovingLoop | None, dim: str, through: Range) -> Around | None:
+    """What comes behind the last step of a loop over `dim`, `through` a part of it, directly inside
+    of `outer`: None if there is no such loop, or it goes on as before."""
+    if outer is None or outer.dim == dim:
+        return None
+    return Around(outer.dim, outer.step, through.start, through.size)
 
 
 @dataclass(frozen=True)
@@ -150,23 +158,53 @@ def shifts_to(
     return {following.dim: step + wrap(-back // unit), around.dim: wrap(over)}
 
 
+def part_of_block(
+    builder: Builder, turns: Sequence[Turn], tile: Mapping[str, Index], parts: int
+) -> Index:
+    """Which of so many parts falls to the register tile at `tile`."""
+    number, all_ = Index(), 1
+    for turn in turns:
+        offset = tile[turn.dim] - turn.start
+        if offset.terms:
+            step = builder.apply("turn", offset, turn.unit) if turn.unit > 1 else offset
+        else:
+            step = Index(constant=offset.constant // turn.unit)
+        number, all_ = number + step * all_, all_ * turn.tiles
+    if parts == all_:
+        return number
+    if not number.terms:
+        return Index(constant=number.constant % parts)
+    return builder.apply("part", number, modulo=parts)
+
+
+def block_from(builder: Builder, block: NextBlock, first: Index) -> tuple[Index, Index]:
+    """The output channel `first` of `block`, and how much further it lies along the reduction dim,
+    if the block may be behind the last one of these channels."""
+    shift = Index(constant=block.shift)
+    if block.wraps is None:
+        return first, shift
+    end, length = block.wraps
+    wrap = builder.apply("wrap", end, length)  # 1 where the end is reached, else 0
+    return first + wrap * block.count, shift - wrap * length
+
+
 def shifted(at: Mapping[str, Index], shifts: Mapping[str, Index]) -> dict[str, Index]:
     """The place that lies `shifts` further along each dim than `at`."""
     return {**at, **{dim: at[dim] + shift for dim, shift in shifts.items()}}
 
 
 @dataclass(frozen=True)
-class Visits:
-    """The visits of a register tile while loops go `through` a part of the reduction `dim`, in
-    steps of `unit`."""
+class VisitingLoop:
+    """A loop `through` a part of the reduction `dim`, in steps of `step`: in each of them a
+    register tile is visited."""
 
     dim: str
     through: Range
-    unit: int
+    step: int
 
     @property
     def count(self) -> int:
-        return -(-self.through.size // self.unit)
+        return -(-self.through.size // self.step)
 
 
 @dataclass(frozen=True)
@@ -177,7 +215,7 @@ class NextOutput:
     dim: str
     step: int
     saves: float
-    visits: Visits | None = None
+    visits: VisitingLoop | None = None
 
 
 @dataclass(frozen=True)
@@ -186,20 +224,27 @@ class Upcoming:
     the cache into which that, and the output of the current one, is asked for. `again` says that
     such input is asked for once more, from there into L1, shortly before it is read. The output of
     the current one has been in the caches `since` reduction dims were at these indices, if it was
-    visited before; since 0 where there is none. `stepped` is the loop directly around, if it goes
-    through pixels."""
+    visited before; since 0 where there is none. `pixel_loop` is the loop directly around, if it
+    goes through pixels. `weights_loop` is the innermost loop that moves in the weights, until one
+    inside of it reads them again: then `weights` are those that are read next."""
 
     into: str
     again: bool = False
     input: NextInput | None = None
-    stepped: Stepped | None = None
+    pixel_loop: MovingLoop | None = None
     output: NextOutput | None = None
+    weights: NextWeights | None = None
+    weights_loop: MovingLoop | None = None
     since: Mapping[str, Index] = field(default_factory=dict)
 
     @staticmethod
     def of(plan: Plan) -> Upcoming:
         """What is known outside of all loops."""
         return Upcoming(cache_of(plan), again=plan.prefetch == "both")
+
+    def with_panels(self) -> Upcoming:
+        """What is known once weights have been packed: no loop around that moves in panels."""
+        return replace(self, weights=None, weights_loop=None)
 
 
 def cache_of(plan: Plan) -> str:

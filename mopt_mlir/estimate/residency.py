@@ -14,7 +14,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import prod
 
-from mopt_mlir.estimate.nest import CachedNest, parts_in_lines
+from mopt_mlir.estimate.lines import parts_in_lines
+from mopt_mlir.estimate.nest_in_cache import NestInCache
 from mopt_mlir.loop_nest import tile_loops
 from mopt_mlir.machine.machine import Machine
 from mopt_mlir.model.conflicts import crowded_lines, touched_lines
@@ -24,7 +25,7 @@ from mopt_mlir.model.packing import PACK_PASSES
 from mopt_mlir.model.rates import OUTPUT_PASSES
 from mopt_mlir.model.room import line_bytes
 from mopt_mlir.plan import LEVELS, Plan, Prediction
-from mopt_mlir.problem import TENSORS, Problem, Tensor
+from mopt_mlir.problem import TENSORS, WEIGHTS, Problem, Tensor
 from mopt_mlir.vector_access import keeps_sums_in_output, scalar_operand
 
 CROWDED = ("L2", "L3")
@@ -49,7 +50,7 @@ def resident_volumes(
     for depth, level in enumerate(LEVELS, 1):
         lines = [_line_bytes(problem, machine, plan, tensor, level) for tensor in problem.tensors]
         size, sets = machine.cache(level).size, level in CROWDED
-        nest = CachedNest(problem, plan, depth, size, lines, sets=sets)
+        nest = NestInCache(problem, plan, depth, size, lines, sets=sets)
         volumes = found[FILLED_FROM[level]]
         for name, tensor, moved in zip(TENSORS, problem.tensors, nest.entering(), strict=True):
             passes = OUTPUT_PASSES if tensor is problem.output else 1
@@ -100,11 +101,11 @@ def _part_fetched(problem: Problem, machine: Machine, plan: Plan, level: str) ->
     weights = problem.weights
     room = machine.cache(level).size - weights.element.size * footprint(problem, weights, block)
     lines = [machine.cache(level).line] * len(problem.tensors)
-    again, once = (
-        CachedNest(problem, plan, depth, capacity, lines).entering()[TENSORS.index("weights")]
-        for capacity in (0, max(0, room))
-    )
-    return min(1.0, once / again)
+
+    def fetched(capacity: int) -> int:
+        return NestInCache(problem, plan, depth, capacity, lines).entering()[WEIGHTS]
+
+    return min(1.0, fetched(max(0, room)) / fetched(0))
 
 
 def _just_packed(

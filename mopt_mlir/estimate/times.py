@@ -63,8 +63,8 @@ def estimate(problem: Problem, machine: Machine, plan: Plan) -> Prediction:
     visits = Visits.of(problem, plan, found.visits, machine.cache("L1"))
     cycles = visiting_cycles(machine, kinds, found.register_tiles, visits)
     cycles += misprediction_cycles(problem, machine, plan)
-    # without `found.first_block`: the part of DRAM's time that is exposed covers that wait
-    packing = found.packing - _packed_again_seconds(problem, machine, plan, predicted)
+    # without `first_block_seconds`: the part of DRAM's time that is exposed covers that wait
+    packing = found.packing_seconds - _packed_again_seconds(problem, machine, plan, predicted)
     seconds = {**predicted.seconds, "compute": cycles / found.rates.cycles, "packing": packing}
     # lines that a register tile evicts of itself are paid for in its cycles
     _, again = evicted_again(problem, machine, plan)
@@ -72,8 +72,8 @@ def estimate(problem: Problem, machine: Machine, plan: Plan) -> Prediction:
     for resource in FILLED_FROM.values():
         moved = sum(found.volumes[resource].values())
         waited = _waited_for(resource, volumes[resource]) - (again if resource == "L2" else 0.0)
-        seconds[resource] = found.moving(resource) * (waited / moved if moved else 1.0)
-    seconds["DRAM"] += found.runs
+        seconds[resource] = found.moving_seconds(resource) * (waited / moved if moved else 1.0)
+    seconds["DRAM"] += found.runs_seconds
     busy = busy_times(seconds)
     slots = vector_slots(problem, machine, plan.microkernel)
     exposed = sum(_exposed(name, slots) * time for name, time in busy.items())

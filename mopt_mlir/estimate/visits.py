@@ -15,8 +15,8 @@ from mopt_mlir.machine.machine import Cache, Machine
 from mopt_mlir.model.conflicts import conflicting_lines
 from mopt_mlir.model.microkernel import (
     EVICTED_SUMS_CYCLES,
-    ISSUE_OVERLAP,
-    OVERLAP,
+    ISSUE_NORM,
+    LATENCY_NORM,
     STORE_CYCLES,
     TileCounts,
     TileKind,
@@ -99,7 +99,7 @@ def _evicted(problem: Problem, plan: Plan, cache: Cache) -> float:
     own = conflicting_lines(problem.output, sizes, cache)
     found = 0.0
     for dim, step, end in _loops(problem, plan):
-        pitch = problem.output.step(dim)
+        pitch = problem.output.pitch(dim)
         if dim in problem.reduction_dims or pitch is None:
             break
         sizes[dim], steps = end, -(-end // step)
@@ -139,7 +139,7 @@ def visiting_cycles(
         tiles_of(kind, counts)
         * (
             visits.number * _visit_cycles(machine, kind.tile, visits)
-            + kind.tile.finish
+            + kind.tile.finish_cycles
             - _issued(machine, kind.tile)
         )
         for kind in kinds
@@ -153,25 +153,25 @@ def _visit_cycles(machine: Machine, tile: TileOperations, visits: Visits) -> flo
     vectors = sums * tile.slots
     again = 1 - 1 / visits.number  # the first visit finds nothing that was left
     issue = norm(
-        ISSUE_OVERLAP,
+        ISSUE_NORM,
         steps * vectors / machine.fma_per_cycle,
-        steps * load_cycles(machine, tile.loads) + RESTORE_CYCLES * vectors * again,
+        steps * load_cycles(machine, tile.load_slots) + RESTORE_CYCLES * vectors * again,
         STORE_CYCLES * vectors,
     )
-    operations = steps * (sums + tile.loads) + 2 * sums
+    operations = steps * (sums + tile.load_slots) + 2 * sums
     in_flight = 1 + WINDOW / operations
     chain = (steps * machine.fma_latency + DRAIN_CYCLES) / in_flight
     loops = machine.loop_cycles or loop_cycles(tile.slots)
     loops += RESTART_CYCLES * visits.restarts * exposed(tile.slots)
-    waiting = steps * (loops + tile.waiting)
-    evicted = tile.store_conflicts + EVICTED_SUMS_CYCLES * visits.evicted
+    waiting = steps * (loops + tile.waiting_cycles)
+    evicted = tile.evicted_cycles + EVICTED_SUMS_CYCLES * visits.evicted
     saved = machine.saved_line_cycles or SAVED_LINE_CYCLES
-    stored = tile.stored - _issued(machine, tile)
-    waiting += (evicted + stored + saved * tile.lines) * again
-    return norm(OVERLAP, issue, chain) + waiting + IRREGULAR_CYCLES * visits.irregular
+    stored = tile.stored_cycles - _issued(machine, tile)
+    waiting += (evicted + stored + saved * tile.sum_lines) * again
+    return norm(LATENCY_NORM, issue, chain) + waiting + IRREGULAR_CYCLES * visits.irregular
 
 
 def _issued(machine: Machine, tile: TileOperations) -> float:
     """Cycles of storing all sums that a visit counts among what it issues: all, unless it is known
     how many stores a core queues."""
-    return tile.stored if machine.queued_stores is None else 0.0
+    return tile.stored_cycles if machine.queued_stores is None else 0.0

@@ -103,7 +103,7 @@ def _registers(problem: Problem, machine: Machine, plan: Plan) -> Registers:
         broadcasts=rows,
         available=machine.vector_registers,
         fma_cycles=whole.accumulators * whole.slots / machine.fma_per_cycle,
-        load_cycles=load_cycles(machine, whole.loads),
+        load_cycles=load_cycles(machine, whole.load_slots),
         latency=machine.fma_latency,
         step_cycles=whole.step_cycles(machine),
         useful=extent / (-(-extent // kernel.vector) * kernel.vector),

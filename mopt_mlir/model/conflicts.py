@@ -20,7 +20,7 @@ evenly over its sets, but not the lines of each of them."""
 def row_pitch(problem: Problem, tensor: Tensor) -> int:
     """Bytes between the places of a page in which rows of `tensor` begin, along whichever dim it is
     contiguous; 0 for a single row, or where nothing is known of the memory."""
-    steps = [tensor.step(dim) for dim in tensor.dims if problem.extent(dim) > 1]
+    steps = [tensor.pitch(dim) for dim in tensor.dims if problem.extent(dim) > 1]
     if None in steps or len(steps) < 2:
         return 0
     apart = sorted(abs(step) for step in steps if step is not None)[1:]
@@ -48,32 +48,35 @@ def _per_set(tensor: Tensor, tile: Mapping[str, int], cache: Cache) -> tuple[int
     """How many lines fall on each set that any falls on, of points that are no further apart than
     a line. (A run that begins inside of a line may touch one more than counts.)"""
     size = tensor.element.size
-    walks = []
+    progressions = []
     for dim, points in tile.items():
-        step = tensor.step(dim)
+        step = tensor.pitch(dim)
         if step is None:
             return ()
         if step:
             every = max(1, cache.line // (abs(step) * size))  # points of a line
-            walks.append(_Walk(step * every, -(-points // every)))
+            progressions.append(_Progression(step * every, -(-points // every)))
     sets = max(1, cache.size // (cache.line * cache.ways))
-    return _on_sets(tuple(walks), size, cache.line, sets)
+    return _on_sets(tuple(progressions), size, cache.line, sets)
 
 
 @lru_cache(maxsize=1 << 12)
-def _on_sets(walks: tuple[_Walk, ...], size: int, line: int, sets: int) -> tuple[int, ...]:
-    """Lines on each set that any falls on, of the points that are a sum of one of each walk. (Many
-    microkernels have the same tiles.)"""
-    walks = tuple(sorted(walks, key=lambda walk: -abs(walk.step)))
-    if prod(walk.number for walk in walks) <= sets * line // size or not _is_nested(walks):
-        found = _listed(walks, size, line, sets)
+def _on_sets(
+    progressions: tuple[_Progression, ...], size: int, line: int, sets: int
+) -> tuple[int, ...]:
+    """Lines on each set that any falls on, of the points that are a sum of one of each progression.
+    (Many microkernels have the same tiles.)"""
+    progressions = tuple(sorted(progressions, key=lambda along: -abs(along.step)))
+    points = prod(along.number for along in progressions)
+    if points <= sets * line // size or not _is_nested(progressions):
+        found = _listed(progressions, size, line, sets)
     else:
-        found = _counted(walks, size, line, sets)
+        found = _counted(progressions, size, line, sets)
     return tuple(number for number in found if number)
 
 
 @dataclass(frozen=True)
-class _Walk:
+class _Progression:
     """`number` points, the first of them at 0, each `step` elements behind the one before."""
 
     step: int
@@ -85,41 +88,41 @@ class _Walk:
         return abs(self.step) * (self.number - 1)
 
 
-def _is_nested(walks: Sequence[_Walk]) -> bool:
-    """Whether each step passes over all that the walks behind it, in order, go through."""
-    spans = [walk.span for walk in walks]
-    return all(abs(walk.step) > sum(spans[at + 1 :]) for at, walk in enumerate(walks))
+def _is_nested(progressions: Sequence[_Progression]) -> bool:
+    """Whether each step passes over all that the progressions behind it, in order, go through."""
+    spans = [along.span for along in progressions]
+    return all(abs(along.step) > sum(spans[at + 1 :]) for at, along in enumerate(progressions))
 
 
-def _listed(walks: Sequence[_Walk], size: int, line: int, sets: int) -> list[int]:
-    """Lines on each set of the points that are a sum of one of each walk, one by one."""
+def _listed(progressions: Sequence[_Progression], size: int, line: int, sets: int) -> list[int]:
+    """Lines on each set of the points that are a sum of one of each progression, one by one."""
     offsets = {0}
-    for walk in walks:
-        offsets = {at + walk.step * point for at in offsets for point in range(walk.number)}
+    for along in progressions:
+        offsets = {at + along.step * point for at in offsets for point in range(along.number)}
     lines = {at * size // line for at in offsets}
     return list(Counter(number % sets for number in lines).values())
 
 
-def _counted(walks: Sequence[_Walk], size: int, line: int, sets: int) -> list[int]:
-    """How many lines fall on each set, for nested walks, in a time that does not depend on how long
-    these are.
+def _counted(progressions: Sequence[_Progression], size: int, line: int, sets: int) -> list[int]:
+    """How many lines fall on each set, for nested progressions, in a time that does not depend on
+    how long these are.
 
     1. What matters of a point is where it lies in a round of all sets, so that it is enough to
        count the points at each of these places.
     2. In memory order, a point is the first of its line if it lies less far into the line than
        behind the point before it.
-    3. As the walks are nested, the point before one lies back by a step of the innermost walk that
-       has moved, less what the walks inside of that went through to their ends.
+    3. As the progressions are nested, the point before one lies back by a step of the innermost
+       that has moved, less what those inside of it went through to their ends.
     """
     round_ = sets * line // size
-    first = sum(walk.step * (walk.number - 1) for walk in walks if walk.step < 0) % round_
+    first = -sum(along.span for along in progressions if along.step < 0) % round_
     places = [0] * round_
     places[first] = 1
     lines = [0] * sets
     lines[first * size // line] = 1
-    for at, walk in enumerate(walks):
-        moved = _moved(places, abs(walk.step), walk.number - 1)
-        behind = size * (abs(walk.step) - sum(inner.span for inner in walks[at + 1 :]))
+    for at, along in enumerate(progressions):
+        moved = _moved(places, abs(along.step), along.number - 1)
+        behind = size * (abs(along.step) - sum(inner.span for inner in progressions[at + 1 :]))
         for place, number in enumerate(moved):
             if place * size % line < behind:
                 lines[place * size // line] += number

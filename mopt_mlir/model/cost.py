@@ -126,10 +126,10 @@ class Breakdown:
 
     `register_tiles` are its register tiles along each output dim, each visited `visits` times, as
     its reduction is cut into so many pieces. `volumes` are bytes by resource and tensor, of DRAM
-    those of all cores; `streamed` says whether the output is written past the caches. `packing` are
-    the seconds to pack weights, `first_block` those of waiting for the first block of them. Beside
-    its volumes memory takes `runs` for the output's pieces and `sums` for partial sums, and the
-    core waits `rows` for weights in place.
+    those of all cores; `streamed` says whether the output is written past the caches. Weights take
+    `packing_seconds` to pack, and `first_block_seconds` until the first block of them is there.
+    Beside its volumes memory takes `runs_seconds` for the output's pieces and `sums_seconds` for
+    partial sums, and the core waits `rows_seconds` for weights in place.
     """
 
     rates: Rates
@@ -138,26 +138,26 @@ class Breakdown:
     visits: int
     volumes: Mapping[str, Mapping[str, float]]
     streamed: bool
-    packing: float
-    first_block: float
-    runs: float
-    sums: float
-    rows: float
+    packing_seconds: float
+    first_block_seconds: float
+    runs_seconds: float
+    sums_seconds: float
+    rows_seconds: float
 
     @property
-    def compute(self) -> float:
-        """Seconds of the core, but for packing and `rows`."""
+    def compute_seconds(self) -> float:
+        """Of the core, but for packing and `rows_seconds`."""
         cycles = self.work.cycles + self.work.cycles_per_visit * self.visits
         return cycles / self.rates.cycles
 
-    def moving(self, resource: str) -> float:
-        """Seconds that the volumes of a resource take."""
+    def moving_seconds(self, resource: str) -> float:
+        """What the volumes of a resource take."""
         volumes = self.volumes[resource]
         if resource != "DRAM":
             return sum(volumes.values()) / self.rates.bytes[resource]
         read = sum(amount for name, amount in volumes.items() if name != "output")
         written = volumes["output"] / (STREAMED_PASSES if self.streamed else OUTPUT_PASSES)
-        passes = self.rates.streamed if self.streamed else self.rates.written
+        passes = self.rates.stream_passes if self.streamed else self.rates.write_passes
         return (read + passes * written) / self.rates.bytes["DRAM"]
 
 
@@ -185,10 +185,10 @@ def prediction_of(
     """What `predict` returns for `plan`, of which the breakdown is `found` already."""
     tiles = prod(-(-problem.extent(dim) // plan.levels[0].tile[dim]) for dim in problem.names)
     seconds = {
-        "compute": found.compute + found.rows,
-        **{name: found.moving(name) for name in MEMORY[:-1]},
-        "DRAM": found.moving("DRAM") + found.runs + found.sums,
-        "packing": found.packing + found.first_block,
+        "compute": found.compute_seconds + found.rows_seconds,
+        **{name: found.moving_seconds(name) for name in MEMORY[:-1]},
+        "DRAM": found.moving_seconds("DRAM") + found.runs_seconds + found.sums_seconds,
+        "packing": found.packing_seconds + found.first_block_seconds,
         "parallel": PARALLEL_START * tiles * (found.rates.cores > 1),
     }
     return Prediction(
@@ -217,12 +217,14 @@ def breakdown(
     streamed = plan.nontemporal and visits == 1
     if streamed:
         moved["DRAM"]["output"] *= STREAMED_PASSES / OUTPUT_PASSES
-    elements = (work.input, work.weights, work.output + work.output_per_visit * visits)
-    moved["L1"] = dict(zip(TENSORS, elements, strict=True))
+    accessed = (work.input, work.weights, work.output + work.output_per_visit * visits)
+    moved["L1"] = dict(zip(TENSORS, accessed, strict=True))
     packing = first_block = 0.0
     if plan.packs(constant_weights=constant_weights):
-        cycles = cycles_per_weight(problem, machine, plan)
-        packing = _pack(problem, plan.packing, moved, rates.cores) * cycles / rates.cycles
+        packed, traffic = _packing(problem, plan.packing, moved, rates.cores)
+        for resource, elements in traffic.items():
+            moved[resource]["packing"] = elements
+        packing = packed * cycles_per_weight(problem, machine, plan) / rates.cycles
         first_block = first_block_seconds(problem, machine, plan)
     sizes = dict(zip(TENSORS, (t.element.size for t in problem.tensors), strict=True))
     sizes["packing"] = problem.weights.element.size
@@ -230,19 +232,20 @@ def breakdown(
         resource: {name: sizes[name] * amount for name, amount in moved[resource].items()}
         for resource in MEMORY
     }
-    rows = volumes["L3"]["weights"] if not plan.reads_panels else 0.0
+    exposed = in_place_exposed(problem, machine, plan.microkernel)
+    in_place = volumes["L3"]["weights"] if not plan.reads_panels else 0.0
     return Breakdown(
-        rates,
-        work,
-        register_tiles,
-        visits,
-        volumes,
-        streamed,
-        packing,
-        first_block,
-        runs=0.0 if streamed else rates.run * output_runs(problem, plan.levels[-1].tile),
-        sums=sums_seconds(problem, machine, plan),
-        rows=in_place_exposed(problem, machine, plan.microkernel) * rows / rates.bytes["L3"],
+        rates=rates,
+        work=work,
+        register_tiles=register_tiles,
+        visits=visits,
+        volumes=volumes,
+        streamed=streamed,
+        packing_seconds=packing,
+        first_block_seconds=first_block,
+        runs_seconds=0.0 if streamed else rates.run * output_runs(problem, plan.levels[-1].tile),
+        sums_seconds=sums_seconds(problem, machine, plan),
+        rows_seconds=exposed * in_place / rates.bytes["L3"],
     )
 
 
@@ -281,9 +284,9 @@ def _walk(problem: Problem, plan: Plan) -> _Walk:
             found[dim] = pieces
         covered = sum(size * number for size, number in mine.items())
         register_tiles[dim] = count_register_tiles(covered, unit, extent)
-    tiling = [level.tile for level in plan.levels]
-    outermost, first, *levels = map(Tiling, (tiling[0], share, *tiling[1:]), counts)
-    return _Walk((outermost, *levels), (whole(problem), first, levels[0]), register_tiles)
+    l3_tile, l2_tile, l1_tile = (level.tile for level in plan.levels)
+    of_l3, of_core, of_l2, of_l1 = map(Tiling, (l3_tile, share, l2_tile, l1_tile), counts)
+    return _Walk((of_l3, of_l2, of_l1), (whole(problem), of_core, of_l2), register_tiles)
 
 
 def visits_of(problem: Problem, plan: Plan) -> int:
@@ -323,8 +326,10 @@ def _moved(
     return moved
 
 
-def _pack(problem: Problem, packing: str, moved: dict[str, dict[str, float]], cores: int) -> float:
-    """Elements that one core packs; adds the traffic of packing to `moved`.
+def _packing(
+    problem: Problem, packing: str, moved: Mapping[str, Mapping[str, float]], cores: int
+) -> tuple[float, dict[str, float]]:
+    """Elements that one core packs, and by resource those that packing moves.
 
     The weights of a tile are packed whenever that tile enters the level's cache. Each element is
     then read up to the registers and written back as part of a panel, through every cache inside.
@@ -334,6 +339,4 @@ def _pack(problem: Problem, packing: str, moved: dict[str, dict[str, float]], co
     elements = once if packing == "whole" else moved[FILLED_FROM[packing]]["weights"]
     passed = MEMORY if packing == "whole" else MEMORY[: MEMORY.index(packing) + 1]
     mine = elements / cores if packing in IN_COMMON else elements
-    for resource in passed:
-        moved[resource]["packing"] = PACK_PASSES * (elements if resource == "DRAM" else mine)
-    return mine
+    return mine, {r: PACK_PASSES * (elements if r == "DRAM" else mine) for r in passed}

@@ -78,20 +78,20 @@ class MemoryAxis:
     """One axis of a tensor in memory: how much of it a tile occupies.
 
     `points` and `taps` are the whole extents of its image and filter dim (1 where there is none).
-    Only of the contiguous axis `line` is not 0: it is the elements of a cache line, and `step` and
-    `reach` are the elements from one image or filter point to the next. An image point owns the
-    elements up to the next one, which come along in its lines, so that several tiles never occupy
-    less than one that covers them all. Rows begin at multiples of `grain` elements of a line, and
-    if they are `joined`, each begins where the one before ends. With `gaps` elements count that a
-    stride leaves out.
+    Only of the contiguous axis `line` is not 0: it is the elements of a cache line, and
+    `image_pitch` and `tap_pitch` are the elements of memory from one image or filter point to the
+    next. An image point owns the elements up to the next one, which come along in its lines, so
+    that several tiles never occupy less than one that covers them all. Rows begin at multiples of
+    `grain` elements of a line, and if they are `joined`, each begins where the one before ends.
+    With `gaps` elements count that a stride leaves out.
     """
 
     axis: Axis
     points: int
     taps: int
     line: int = 0
-    step: int = 1
-    reach: int = 1
+    image_pitch: int = 1
+    tap_pitch: int = 1
     grain: int = 1
     joined: bool = True
     gaps: bool = False
@@ -108,9 +108,13 @@ class MemoryAxis:
         if not self.line:
             return self.axis.touched(self.points, self.taps, gaps=self.gaps)
         if self.joined:
-            span = self.step * (self.points - 1) + self.reach * (self.taps - 1) + 1
+            span = int(self.span(self.points, self.taps)) + 1
             return min(span, int(self.in_lines(self.points, self.taps)))
         return int(self._in_lines(self.points, self.taps, self.grain))
+
+    def span(self, points: Any, taps: Any) -> Any:
+        """Elements of memory from the first element of a tile to the last. (Numbers or arrays.)"""
+        return self.image_pitch * (points - 1) + self.tap_pitch * (taps - 1)
 
     def in_elements(self, points: Any, taps: Any) -> Any:
         """Elements of the axis that a tile touches, as `Axis.touched`. (Numbers or arrays.)"""
@@ -121,18 +125,19 @@ class MemoryAxis:
         """Elements of the lines that a tile occupies which does not span the axis: on average over
         the places in a line where it can begin, which are the multiples of its own size that fall
         on the grain. (Numbers or arrays.)"""
-        return self._in_lines(points, taps, np.gcd(self.grain, points * self.step))
+        return self._in_lines(points, taps, np.gcd(self.grain, points * self.image_pitch))
 
     def _in_lines(self, points: Any, taps: Any, grain: Any) -> Any:
-        if self.step > self.line:  # no two points share a line
-            if self.reach > self.line:
+        if self.image_pitch > self.line:  # no two points share a line
+            if self.tap_pitch > self.line:
                 return self.in_elements(points, taps) * self.line
-            return points * self._on_average(self.reach * taps, np.gcd(self.grain, self.step))
-        if self.reach > self.line:
-            return taps * self._on_average(self.step * points, grain)
-        gap = max(self.step, self.reach)
-        span = self.step * (points - 1) + self.reach * (taps - 1) + gap
-        return self._on_average(span, grain)
+            return points * self._on_average(
+                self.tap_pitch * taps, np.gcd(self.grain, self.image_pitch)
+            )
+        if self.tap_pitch > self.line:
+            return taps * self._on_average(self.image_pitch * points, grain)
+        gap = max(self.image_pitch, self.tap_pitch)
+        return self._on_average(self.span(points, taps) + gap, grain)
 
     def _on_average(self, span: Any, grain: Any) -> Any:
         """Elements of the lines of `span` consecutive ones."""
@@ -164,22 +169,22 @@ def memory_axes(
         MemoryAxis(axis, problem.extent(axis.image), problem.extent(axis.filter or ""))
         for axis in axes(problem, tensor)
     ]
-    steps = _steps(problem, tensor)
-    if not line_bytes or not steps:
+    pitches = _pitches(problem, tensor)
+    if not line_bytes or not pitches:
         return tuple(plain)
-    closest = min(steps, key=lambda axis: min(steps[axis].values()))
+    closest = min(pitches, key=lambda axis: min(pitches[axis].values()))
     line = max(1, line_bytes // tensor.element.size)
-    others = {axis: steps[axis] for axis in steps if axis != closest}
+    others = {axis: pitches[axis] for axis in pitches if axis != closest}
     rows = min(others, key=lambda axis: min(others[axis].values()), default=None)
     found = []
     for part in plain:
         if part.axis == closest:
-            step = steps[closest].get(closest.image, 1)
-            reach = steps[closest].get(closest.filter or "", step)
-            part = replace(part, line=line, step=step, reach=reach)
-            pitches = [pitch for found_ in others.values() for pitch in found_.values()]
+            image = pitches[closest].get(closest.image, 1)
+            tap = pitches[closest].get(closest.filter or "", image)
+            part = replace(part, line=line, image_pitch=image, tap_pitch=tap)
+            apart = [pitch for by_dim in others.values() for pitch in by_dim.values()]
             part = replace(
-                part, grain=gcd(line, *pitches), joined=_joined(problem, part, rows, steps)
+                part, grain=gcd(line, *apart), joined=_joined(problem, part, rows, pitches)
             )
         elif part.axis == rows:
             part = replace(part, gaps=gaps)
@@ -188,28 +193,31 @@ def memory_axes(
 
 
 def _joined(
-    problem: Problem, part: MemoryAxis, rows: Axis | None, steps: Mapping[Axis, Mapping[str, int]]
+    problem: Problem,
+    part: MemoryAxis,
+    rows: Axis | None,
+    pitches: Mapping[Axis, Mapping[str, int]],
 ) -> bool:
     """Whether the rows along a contiguous axis follow each other: the next axis, `rows`, steps from
     one to the next, with no gap between them, and leaves none out."""
     if rows is None:
         return True
-    span = part.step * (part.points - 1) + part.reach * (part.taps - 1) + max(part.step, part.reach)
-    if min(steps[rows].values()) > span:
+    span = part.span(part.points, part.taps) + max(part.image_pitch, part.tap_pitch)
+    if min(pitches[rows].values()) > span:
         return False
     image, taps = problem.extent(rows.image), problem.extent(rows.filter or "")
     reach = rows.dilation * (taps - 1) if rows.filter else 0
     return rows.touched(image, taps) == rows.stride * (image - 1) + reach + 1
 
 
-def _steps(problem: Problem, tensor: Tensor) -> dict[Axis, dict[str, int]]:
+def _pitches(problem: Problem, tensor: Tensor) -> dict[Axis, dict[str, int]]:
     """Elements of memory from one value of a dim to the next, for the axes that move and are
     known."""
     found = {}
     for form, stride in zip(tensor.axes, tensor.strides, strict=True):
-        steps = {dim: abs(c) for dim, c in form.terms if c and problem.extent(dim) > 1}
-        if steps and stride:
-            found[axis_of(problem, form)] = {dim: c * stride for dim, c in steps.items()}
+        moves = {dim: abs(c) for dim, c in form.terms if c and problem.extent(dim) > 1}
+        if moves and stride:
+            found[axis_of(problem, form)] = {dim: c * stride for dim, c in moves.items()}
     return found
 
 
@@ -231,17 +239,17 @@ def joined_dims(problem: Problem) -> tuple[str, ...]:
     """The dims of the output, the innermost in memory first, up to the first whose points do not
     follow each other even if all those before it are whole. An axis whose stride is not known is
     taken to be where it is in a dense array."""
-    output, reach = problem.output, 1
+    output, dense = problem.output, 1
     joined: list[str] = []
-    axes = list(zip(reversed(output.axes), reversed(output.strides), strict=True))
+    innermost_first = list(zip(reversed(output.axes), reversed(output.strides), strict=True))
     if None not in output.strides:
-        axes.sort(key=lambda part: abs(part[1] or 0))
-    for axis, stride in axes:
+        innermost_first.sort(key=lambda part: abs(part[1] or 0))
+    for axis, stride in innermost_first:
         extents = {dim: problem.extent(dim) for dim in axis.dims if problem.extent(dim) > 1}
-        if extents and stride not in (reach, None):
+        if extents and stride not in (dense, None):
             break
         joined += extents
-        reach *= prod(extents.values())
+        dense *= prod(extents.values())
     return tuple(joined)
 
 

@@ -43,11 +43,11 @@ def menu(problem: Problem, machine: Machine) -> tuple[Microkernel, ...]:
 def reduction_order(problem: Problem) -> tuple[str, ...]:
     """Reduction loops, outermost first: the dim with the largest step in the input first, so that
     the broadcasts (and packed weights) are read in memory order."""
-    steps = {dim: problem.input.step(dim) for dim in problem.reduction_dims}
-    known = {dim: step for dim, step in steps.items() if step is not None}
-    if len(known) == len(steps):
-        return tuple(sorted(steps, key=lambda dim: -known[dim]))
-    return tuple(sorted(steps, key=lambda dim: _axis_index(problem, dim)))
+    pitches = {dim: problem.input.pitch(dim) for dim in problem.reduction_dims}
+    known = {dim: pitch for dim, pitch in pitches.items() if pitch is not None}
+    if len(known) == len(pitches):
+        return tuple(sorted(pitches, key=lambda dim: -known[dim]))
+    return tuple(sorted(pitches, key=lambda dim: _axis_index(problem, dim)))
 
 
 def _channel_lanes(problem: Problem, machine: Machine) -> Iterator[Microkernel]:

@@ -29,11 +29,11 @@ LOOP_CYCLES = 0.25
 """Per reduction step: what the loop costs beyond its FMAs, where these take one slot each. A
 machine may say otherwise for `mopt_mlir.estimate`."""
 
-OVERLAP = 6
+LATENCY_NORM = 6
 """The exponent of the norm in which issue slots and latency add up: tiles whose accumulators just
 cover the latency do not reach it, those with twice as many feel nothing of it."""
 
-ISSUE_OVERLAP = 12
+ISSUE_NORM = 12
 """The exponent of the norm in which FMAs and loads add up, which compete for less."""
 
 LOAD_OVERHEAD = 1.05
@@ -56,10 +56,10 @@ sets of L1: none stays there until the next register tile, and they are pages ap
 foresees them. Measured on Zen 4 with operations of one slot and HWCF filters of 1024 and 2048
 channels: those of 1056 channels cost 0.2."""
 
-SHARED_SETS = 2.5
-"""The power of the part of a page that rows of weights are apart, or have in common with what they
-are apart, by which such lines cost less where those of all steps share more sets than one. Measured
-like that with 512 channels, 0.45 cycles, and 256, 0.15."""
+SAME_SETS_POWER = 2.5
+"""The power of `gcd(pitch, way) / way`, of the pitch of rows of weights and the bytes of a way of
+L1, by which such lines cost less where those of all steps share more sets than one. Measured like
+that with 512 channels, 0.45 cycles, and 256, 0.15."""
 
 APART_CYCLES = 0.15
 """More for each line of weights in place, if operations take one slot. (Where pitches have nothing
@@ -118,37 +118,37 @@ class TileOperations:
     """What a core does for one register tile.
 
     `steps` outer products over all reduction dims, each with `accumulators` FMAs of `slots` issue
-    slots (`Machine.slots`), loads that take `loads` slots, and `waiting` cycles for lines that were
-    evicted, or that a load crosses; at each visit `stored` cycles in which the sums are stored,
-    `store_conflicts` for lines of sums that were evicted, and `lines` of sums that it leaves to the
-    next one; once, `finish` cycles in which the sums are stored to the output. A step reads `input`
-    and `weights` elements, and `output` elements are written.
+    slots (`Machine.slots`), loads that take `load_slots`, and `waiting_cycles` for lines that were
+    evicted, or that a load crosses; at each visit `stored_cycles` in which the sums are stored,
+    `evicted_cycles` for lines of sums that were evicted, and `sum_lines` that it leaves to the next
+    one; once, `finish_cycles` in which the sums are stored to the output. A step reads `input` and
+    `weights` elements, and `output` elements are written.
     """
 
     steps: int
     accumulators: int
     slots: int
-    loads: float
-    waiting: float
-    stored: float
-    store_conflicts: float
-    lines: float
-    finish: float
+    load_slots: float
+    waiting_cycles: float
+    stored_cycles: float
+    evicted_cycles: float
+    sum_lines: float
+    finish_cycles: float
     input: int
     weights: int
     output: int
 
     def step_cycles(self, machine: Machine) -> float:
         """Cycles of one of the outer products, all that it waits for included."""
-        busy = step_cycles(machine, self.accumulators * self.slots, self.loads)
-        return loop_cycles(self.slots) + busy + self.waiting
+        issued = issue_cycles(machine, self.accumulators * self.slots, self.load_slots)
+        return loop_cycles(self.slots) + issued + self.waiting_cycles
 
     def work(self, machine: Machine) -> RegisterWork:
         """As if visits did not overlap with each other."""
-        save = self.stored + self.store_conflicts
+        save = self.stored_cycles + self.evicted_cycles
         restore = self.accumulators * self.slots / machine.loads_per_cycle
         return RegisterWork(
-            cycles=self.steps * self.step_cycles(machine) + self.finish - save - restore,
+            cycles=self.steps * self.step_cycles(machine) + self.finish_cycles - save - restore,
             cycles_per_visit=CALL_CYCLES + save + restore,
             input=self.input * self.steps,
             weights=self.weights * self.steps,
@@ -175,7 +175,7 @@ def vector_slots(problem: Problem, machine: Machine, kernel: Microkernel) -> int
     return machine.slots(8 * problem.output.element.size * kernel.vector)
 
 
-def step_cycles(machine: Machine, fmas: int, loads: float) -> float:
+def issue_cycles(machine: Machine, fmas: int, loads: float) -> float:
     """Cycles of one step of the outer product, of slots of FMAs and of loads.
 
     FMAs and loads take their issue slots, and the accumulation chain its latency, as every
@@ -185,11 +185,11 @@ def step_cycles(machine: Machine, fmas: int, loads: float) -> float:
     and within 15% of what any takes.
     """
     fma, load = fmas / machine.fma_per_cycle, load_cycles(machine, loads)
-    return norm(OVERLAP, norm(ISSUE_OVERLAP, fma, load), machine.fma_latency)
+    return norm(LATENCY_NORM, norm(ISSUE_NORM, fma, load), machine.fma_latency)
 
 
 def loop_cycles(slots: int) -> float:
-    """Cycles of one step that the loop takes beside `step_cycles`. A core whose FMAs take several
+    """Cycles of one step that the loop takes beside `issue_cycles`. A core whose FMAs take several
     `slots` each goes on issuing meanwhile, so that the loop hides behind them."""
     return LOOP_CYCLES if slots == 1 else 0.0
 
@@ -281,12 +281,12 @@ def _register_tile(
         steps=steps,
         accumulators=rows * vectors,
         slots=slots,
-        loads=single + whole * (slots + crossing),
-        waiting=CONFLICT_CYCLES * too_many + crossed + in_place,
-        stored=store_cycles(machine, rows * vectors * slots),
-        store_conflicts=max(store, EVICTED_SUMS_CYCLES) * evicted if in_output else 0.0,
-        lines=rows * width * problem.output.element.size / machine.cache("L1").line,
-        finish=_output_cycles(problem, machine, kernel, tile)
+        load_slots=single + whole * (slots + crossing),
+        waiting_cycles=CONFLICT_CYCLES * too_many + crossed + in_place,
+        stored_cycles=store_cycles(machine, rows * vectors * slots),
+        evicted_cycles=max(store, EVICTED_SUMS_CYCLES) * evicted if in_output else 0.0,
+        sum_lines=rows * width * problem.output.element.size / machine.cache("L1").line,
+        finish_cycles=_output_cycles(problem, machine, kernel, tile)
         + (0.0 if in_output else store * evicted),
         input=input_,
         weights=weights,
@@ -310,11 +310,11 @@ def _in_place_cycles(
     if kernel.lanes not in weights.dims or kernel.lanes in problem.input.dims:
         return 0.0
     moving = [dim for dim in kernel.reduction if problem.extent(dim) > 1]
-    pitch = weights.step(moving[-1]) if moving else None
+    pitch = weights.pitch(moving[-1]) if moving else None
     if not pitch:
         return 0.0
     way, pitch = cache.size // cache.ways, pitch * weights.element.size
-    shared: float = (gcd(pitch, way) / way) ** SHARED_SETS
+    shared: float = (gcd(pitch, way) / way) ** SAME_SETS_POWER
     each = SAME_SETS_CYCLES * shared * exposed(slots) + (APART_CYCLES if slots == 1 else 0.0)
     inside = 1 - gcd(pitch, cache.line) / cache.line
     return each * width * weights.element.size / cache.line + INSIDE_LINE_CYCLES * inside

@@ -79,12 +79,14 @@ def cycles_per_weight(problem: Problem, machine: Machine, plan: Plan) -> float:
     if whole or packing_way(problem, kernel, problem.extents) != "transposed":
         return cycles
     width = {kernel.lanes: kernel.extent(kernel.lanes)}
-    crowded = conflicting_lines(problem.weights, width, machine.cache("L1")) / width[kernel.lanes]
+    conflicting = (
+        conflicting_lines(problem.weights, width, machine.cache("L1")) / width[kernel.lanes]
+    )
     if packing_way(problem, kernel, block) == "elements":
-        return ELEMENT_CYCLES + PACK_CONFLICT_CYCLES * crowded
+        return ELEMENT_CYCLES + PACK_CONFLICT_CYCLES * conflicting
     row = prod(block[dim] for dim in kernel.reduction)
     rest = row % kernel.vector / row
-    return (1 - rest) * cycles + rest * (REST_CYCLES + PACK_CONFLICT_CYCLES * crowded)
+    return (1 - rest) * cycles + rest * (REST_CYCLES + PACK_CONFLICT_CYCLES * conflicting)
 
 
 def in_place_exposed(problem: Problem, machine: Machine, kernel: Microkernel) -> float:

@@ -25,15 +25,15 @@ class Rates:
     """Bytes per second of each resource with `cores` active: of one core for the caches, of all
     together for DRAM; cycles per second of a core.
 
-    `written` and `streamed` are how many times as long as reading it from memory it takes to write
-    a byte of the output there, through the caches and past them.
+    `write_passes` and `stream_passes` are how many times as long as reading it from memory it takes
+    to write a byte of the output there, through the caches and past them.
     """
 
     cores: int
     cycles: float
     bytes: Mapping[str, float]
-    written: float
-    streamed: float
+    write_passes: float
+    stream_passes: float
 
     @property
     def run(self) -> float:
@@ -45,7 +45,7 @@ class Rates:
         that take as long as reading it."""
         if not is_output:
             return 1
-        return self.written if level == LEVELS[0] else OUTPUT_PASSES
+        return self.write_passes if level == LEVELS[0] else OUTPUT_PASSES
 
     @staticmethod
     def of(machine: Machine, cores: int) -> Rates:

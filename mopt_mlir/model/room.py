@@ -72,7 +72,7 @@ def _pixel_bytes(problem: Problem, machine: Machine, level: str) -> int:
     warm and cold, M8 4% more and 5% less. Rows of pixels take no more than their lines: of six 1x1
     layers with channels in front, cold, four would take 2 to 18% more time, two 6% less.)
     """
-    in_rows = any(problem.input.step(dim) == 1 for dim in problem.parallel_dims)
+    in_rows = any(problem.input.pitch(dim) == 1 for dim in problem.parallel_dims)
     part = 0.0 if in_rows else machine.pixel_room or 0.0
     cache = machine.cache(level)
     return int(part * min(row_pitch(problem, problem.input), cache.size // cache.ways))

@@ -69,15 +69,15 @@ def volume(
         if dim not in tensor.dims
     )
     for part in memory_axes(problem, tensor, line_bytes):
-        image, taps = part.axis.image, part.axis.filter
+        image, filter_ = part.axis.image, part.axis.filter
         images = (outer if reuse.overlap == image else level).pieces[image]
         filters: Pieces = {1: 1}
-        if taps is not None:
-            filters = (outer if reuse.overlap == taps else level).pieces[taps]
+        if filter_ is not None:
+            filters = (outer if reuse.overlap == filter_ else level).pieces[filter_]
         total *= sum(
-            n * m * part.occupied(points, pieces)
+            n * m * part.occupied(points, taps)
             for points, n in images.items()
-            for pieces, m in filters.items()
+            for taps, m in filters.items()
         )
     return total
 

@@ -130,7 +130,7 @@ def of_partitions(
         if extent % unit and len(some):
             total = min(total, float((values[some - 1] + per_point * (points - some)).min()))
         if part.line:
-            whole = gcd(part.grain, part.step)  # what all tiles occupy is a multiple of it
+            whole = gcd(part.grain, part.image_pitch)  # what all tiles occupy is a multiple of it
             total = ceil(total / whole - 1e-9) * whole
         tiles = -(-points // size)
         facets = facets_of_pieces(part, most)

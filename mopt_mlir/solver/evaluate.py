@@ -278,7 +278,7 @@ class Evaluator:
         the caches are faster, what they take less than `written`, which it is through the caches if
         it is written once."""
         rates = self.choice.rates
-        past = (rates.streamed / rates.written - 1) * written
+        past = (rates.stream_passes / rates.write_passes - 1) * written
         return np.where((visits == 1) & self.choice.streams, np.minimum(past, runs), runs)
 
     def _sums_at_least(self, sizes: Ints) -> Floats:

@@ -72,7 +72,7 @@ class Choice:
     def written(self) -> float:
         """How many times as long as reading it from memory it takes to write the output there, at
         least."""
-        written, streamed = self.rates.written, self.rates.streamed
+        written, streamed = self.rates.write_passes, self.rates.stream_passes
         return min(written, streamed) if self.streams else written
 
     @property

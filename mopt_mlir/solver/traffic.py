@@ -265,7 +265,7 @@ class Traffic(Variables):
         """The logarithm of the part that is left of the time to write the output to memory, if it
         goes past the caches."""
         streaming = [choice for choice in self.choices if choice.streams]
-        parts = [choice.written / choice.rates.written for choice in streaming]
+        parts = [choice.written / choice.rates.write_passes for choice in streaming]
         return self.past * log(min(parts, default=1.0))
 
     def _log_brought(self, level: str, part: MemoryAxis, tensor: int) -> Expression:

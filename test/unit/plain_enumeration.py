@@ -244,7 +244,7 @@ class One:
         which not every one falls on the same eighth of L1's sets (64 of 64 bytes)."""
         output, seen = self.problem.output, self.problem.input.dims
         pixels = [d for d in self.problem.parallel_dims if d in seen and self.problem.extent(d) > 1]
-        lines = [(output.step(dim) or 0) * output.element.size / 64 for dim in pixels]
+        lines = [(output.pitch(dim) or 0) * output.element.size / 64 for dim in pixels]
         crowded = bool(lines) and min(lines) % 8 == 0 and self.kernel.lanes not in seen
         return output.runs_along(self.kernel.lanes) and not crowded
 
@@ -253,11 +253,11 @@ class One:
         """Whether vectors are transposed: the weights of a channel follow each other in memory as
         the reduction reads them, one channel after the other."""
         weights, dims = self.problem.weights, self.kernel.reduction
-        steps = [weights.step(dim) or 0 for dim in dims]
+        steps = [weights.pitch(dim) or 0 for dim in dims]
         points = product(*(range(self.problem.extent(dim)) for dim in dims))
         row = [sum(a * b for a, b in zip(point, steps, strict=True)) for point in points]
         alone = self.problem.extent(self.kernel.lanes) == 1
-        apart = alone or (weights.step(self.kernel.lanes) or 0) >= len(row)
+        apart = alone or (weights.pitch(self.kernel.lanes) or 0) >= len(row)
         return not self.in_vectors and len(row) > 1 and row == list(range(len(row))) and apart
 
     def best(self, *places: str) -> float:
@@ -486,7 +486,7 @@ class One:
         """Elements of the output behind one of another L1 tile, or behind a gap."""
         dims = [dim for axis in self.problem.output.axes for dim in axis.dims]
         points = dict(zip(dims, np.indices([self.problem.extent(d) for d in dims]), strict=True))
-        places = sum(points[dim] * (self.problem.output.step(dim) or 0) for dim in dims)
+        places = sum(points[dim] * (self.problem.output.pitch(dim) or 0) for dim in dims)
         gaps = np.diff(np.asarray(places).ravel()) != 1
 
         @cache

@@ -49,7 +49,7 @@ def random_plan(generator: random.Random, problem: Problem, threads: int) -> Pla
     pixels = [
         dim
         for dim in problem.parallel_dims
-        if problem.input.runs_along(dim) and problem.output.step(dim) == 1
+        if problem.input.runs_along(dim) and problem.output.pitch(dim) == 1
     ]
     lanes = generator.choice(pixels) if pixels and generator.random() < 0.4 else "k"
     vector = generator.choice([full, full, full // 2])

@@ -23,8 +23,8 @@ from mopt_mlir.model.microkernel import (
     LOOP_CYCLES,
     TileKind,
     TileOperations,
+    issue_cycles,
     register_work,
-    step_cycles,
     tile_kinds,
 )
 from mopt_mlir.plan import Level, Plan
@@ -39,12 +39,12 @@ def tile(accumulators: int, loads: int, steps: int) -> TileOperations:
         steps=steps,
         accumulators=accumulators,
         slots=1,
-        loads=loads,
-        waiting=0.0,
-        stored=float(accumulators),
-        store_conflicts=0.0,
-        lines=float(accumulators),
-        finish=float(accumulators),
+        load_slots=loads,
+        waiting_cycles=0.0,
+        stored_cycles=float(accumulators),
+        evicted_cycles=0.0,
+        sum_lines=float(accumulators),
+        finish_cycles=float(accumulators),
         input=loads,
         weights=loads,
         output=accumulators,
@@ -93,15 +93,15 @@ def test_every_further_visit_costs_something():
 
 def test_waiting_for_evicted_lines_comes_on_top():
     plain = tile(28, 16, 100)
-    evicted = replace(plain, waiting=3.0, store_conflicts=15.0)
+    evicted = replace(plain, waiting_cycles=3.0, evicted_cycles=15.0)
     assert cycles(evicted, 5) - cycles(plain, 5) == pytest.approx(100 * 3 + 4 * 15)
 
 
 def test_stores_that_a_queue_hides_cost_nothing_and_others_every_visit():
     machine, plain = replace(MACHINE, queued_stores=24), tile(28, 16, 100)
-    hidden = replace(plain, stored=0.0, finish=0.0)
+    hidden = replace(plain, stored_cycles=0.0, finish_cycles=0.0)
     assert cycles(hidden, 5, machine=machine) == pytest.approx(cycles(plain, 5))
-    waiting = replace(hidden, stored=8.0, finish=8.0)
+    waiting = replace(hidden, stored_cycles=8.0, finish_cycles=8.0)
     found = cycles(waiting, 5, machine=machine) - cycles(hidden, 5, machine=machine)
     assert found == pytest.approx(5 * 8)
 
@@ -109,20 +109,22 @@ def test_stores_that_a_queue_hides_cost_nothing_and_others_every_visit():
 @pytest.mark.parametrize(("slots", "each"), [(1, LOOP_CYCLES), (2, 0.0)])
 def test_loops_hide_behind_operations_of_several_slots(slots, each):
     short, long = (
-        replace(tile(28, 16, steps), slots=slots, stored=28.0 * slots, finish=28.0 * slots)
+        replace(
+            tile(28, 16, steps), slots=slots, stored_cycles=28.0 * slots, finish_cycles=28.0 * slots
+        )
         for steps in (10_000, 20_000)
     )
     expected = pytest.approx(14 * slots + each, abs=0.02)
     assert (cycles(long) - cycles(short)) / 10_000 == expected
     solver = (long.work(MACHINE).cycles - short.work(MACHINE).cycles) / 10_000
-    alone = step_cycles(MACHINE, 28 * slots, 16)
+    alone = issue_cycles(MACHINE, 28 * slots, 16)
     assert solver == pytest.approx(alone + each)
 
 
 @pytest.mark.parametrize(("given", "each"), [(None, SAVED_LINE_CYCLES), (2.5, 2.5)])
 def test_lines_of_sums_that_are_left_behind_cost_every_visit_but_the_last(given, each):
     machine, plain = replace(MACHINE, saved_line_cycles=given), tile(28, 16, 576)
-    none = replace(plain, lines=0.0)
+    none = replace(plain, sum_lines=0.0)
     lines = cycles(plain, 5, machine=machine) - cycles(none, 5, machine=machine)
     assert lines == pytest.approx(4 * 28 * each)
     problem = conv2d(k=40, h=1, w=14, c=64, r=1, s=1)
@@ -130,8 +132,8 @@ def test_lines_of_sums_that_are_left_behind_cost_every_visit_but_the_last(given,
         tile_kinds(problem, MACHINE, Microkernel("k", v, {"k": 32, "w": 14}, ("c",)), panels=True)
         for v in (16, 8)
     )
-    assert [kind.tile.lines for kind in wide] == [28, 14]  # eight channels in a whole vector
-    assert [kind.tile.lines for kind in narrow] == [28, 7]
+    assert [kind.tile.sum_lines for kind in wide] == [28, 14]  # eight channels in a whole vector
+    assert [kind.tile.sum_lines for kind in narrow] == [28, 7]
 
 
 @pytest.mark.parametrize(("given", "each"), [(None, LOOP_CYCLES), (2.5, 2.5)])
@@ -146,7 +148,7 @@ def test_each_outer_product_costs_what_the_machine_says(given, each):
 
 def test_a_vector_of_several_slots_takes_as_many_of_each_unit():
     narrow = tile(28, 16, steps=1000)
-    wide = replace(narrow, slots=2, stored=56.0, finish=56.0)
+    wide = replace(narrow, slots=2, stored_cycles=56.0, finish_cycles=56.0)
     assert cycles(wide) >= 2 * 1000 * 28 / MACHINE.fma_per_cycle > 1.5 * cycles(narrow)
     stored = replace(wide, steps=0)  # nothing but storing once
     assert cycles(stored) == pytest.approx(56, rel=0.01)
@@ -258,10 +260,12 @@ def test_sums_that_wait_outside_of_the_output_are_not_evicted():
     plan = Plan("m", 1, kernel, levels)
     assert Visits.of(problem, plan, 2, L1).evicted == 0
     (kind,) = tile_kinds(problem, by_name("znver4"), kernel, panels=False)
-    assert kind.tile.store_conflicts == 0
+    assert kind.tile.evicted_cycles == 0
     nearer = conv2d(k=1040, h=6, w=30, c=8, r=1, s=1, layout="nhwc", weights="hwcf")
     (other,) = tile_kinds(nearer, by_name("znver4"), kernel, panels=False)
-    assert kind.tile.finish > other.tile.finish  # where the output is written they do conflict
+    assert (
+        kind.tile.finish_cycles > other.tile.finish_cycles
+    )  # where the output is written they do conflict
 
 
 def test_expected_times_count_sums_that_are_evicted():

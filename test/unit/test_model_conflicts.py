@@ -71,7 +71,7 @@ def lines_one_by_one(tensor: Tensor, tile: Mapping[str, int], cache: Cache) -> l
     """How many lines fall on each set, of points no further apart than a line needs."""
     walks = []
     for dim, points in tile.items():
-        step = tensor.step(dim)
+        step = tensor.pitch(dim)
         assert step is not None
         every = max(1, cache.line // (abs(step) * tensor.element.size))
         walks.append([step * point for point in range(0, points, every)])
@@ -118,10 +118,10 @@ def test_channels_of_output_that_meet_wait_for_each_other(
 
     channels = Microkernel("k", 16, {"k": 32, "w": 4}, ("c",))  # sums wait elsewhere
     apart, meeting = tile(channels, 65), tile(channels, 64)
-    assert meeting.finish - apart.finish == pytest.approx((32 - 12) * cycles)
-    assert meeting.store_conflicts == 0
+    assert meeting.finish_cycles - apart.finish_cycles == pytest.approx((32 - 12) * cycles)
+    assert meeting.evicted_cycles == 0
     pixels = Microkernel("w", 16, {"w": 16, "k": 20}, ("c",))  # and here in the output
     apart, meeting = tile(pixels, 65), tile(pixels, 64)
-    assert meeting.finish == apart.finish
-    assert apart.store_conflicts == 0
-    assert meeting.store_conflicts == (20 - 12) * max(cycles, EVICTED_SUMS_CYCLES)
+    assert meeting.finish_cycles == apart.finish_cycles
+    assert apart.evicted_cycles == 0
+    assert meeting.evicted_cycles == (20 - 12) * max(cycles, EVICTED_SUMS_CYCLES)

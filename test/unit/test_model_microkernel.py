@@ -14,9 +14,9 @@ from mopt_mlir.model.menu import NoMicrokernelError, menu, reduction_order
 from mopt_mlir.model.microkernel import (
     CALL_CYCLES,
     count_register_tiles,
+    issue_cycles,
     loop_cycles,
     register_work,
-    step_cycles,
     tile_kinds,
 )
 from mopt_mlir.model.packing import (
@@ -33,7 +33,7 @@ ZEN4 = by_name("znver4")
 
 
 def share_of_peak(rows: int, vectors: int) -> float:
-    cycles = loop_cycles(1) + step_cycles(ZEN5, rows * vectors, rows + vectors)
+    cycles = loop_cycles(1) + issue_cycles(ZEN5, rows * vectors, rows + vectors)
     return rows * vectors / ZEN5.fma_per_cycle / cycles
 
 
@@ -77,7 +77,7 @@ def test_stores_of_wide_vectors_take_several_slots(layout: str, stores: int) -> 
     kernel = Microkernel("k", 16, {"k": problem.extent("k"), "w": 7}, ("c",))
     machines = (ZEN5, replace(ZEN4, queued_stores=None))
     (zen5,), (zen4,) = (tile_kinds(problem, m, kernel, panels=True) for m in machines)
-    assert zen4.tile.finish - zen5.tile.finish == stores
+    assert zen4.tile.finish_cycles - zen5.tile.finish_cycles == stores
 
 
 @pytest.mark.parametrize(
@@ -95,11 +95,13 @@ def test_stores_that_find_no_room_in_the_queue_wait(
     kernel = Microkernel("k", lanes, {"k": vectors * lanes, "w": rows}, ("c",))
     problem = conv2d(k=vectors * lanes, h=1, w=rows, c=64, r=1, s=1, layout="nhwc")
     (kind,) = tile_kinds(problem, machine, kernel, panels=True)
-    assert kind.tile.stored == pytest.approx(measured, abs=6)
-    assert kind.tile.finish == kind.tile.stored  # the last visit's stores are the output's
+    assert kind.tile.stored_cycles == pytest.approx(measured, abs=6)
+    assert (
+        kind.tile.finish_cycles == kind.tile.stored_cycles
+    )  # the last visit's stores are the output's
     registers = rows * vectors * machine.slots(bits)
     restore = registers / machine.loads_per_cycle
-    assert kind.work.cycles_per_visit == CALL_CYCLES + kind.tile.stored + restore
+    assert kind.work.cycles_per_visit == CALL_CYCLES + kind.tile.stored_cycles + restore
 
 
 @pytest.mark.parametrize(
@@ -114,7 +116,7 @@ def test_outputs_that_are_transposed_first_are_stored_less_closely(
     kernel = Microkernel("k", 16, {"k": 16 * vectors, "w": pixels}, ("c",))
     problem = conv2d(k=16 * vectors, h=1, w=pixels, c=64, r=1, s=1)
     (kind,) = tile_kinds(problem, ZEN4, kernel, panels=True)
-    assert kind.tile.finish == pytest.approx(measured, abs=16)
+    assert kind.tile.finish_cycles == pytest.approx(measured, abs=16)
 
 
 @pytest.mark.parametrize(
@@ -131,7 +133,7 @@ def test_filters_whose_rows_share_sets_of_l1_are_waited_for(
     kernel = Microkernel("k", lanes, {"k": 16, "w": 6}, ("r", "s", "c"))
     problem = conv2d(k=channels, h=6, w=24, c=64, r=3, s=3, layout="nhwc", weights="hwcf")
     in_place, packed = (
-        tile_kinds(problem, machine, kernel, panels=panels)[0].tile.waiting
+        tile_kinds(problem, machine, kernel, panels=panels)[0].tile.waiting_cycles
         for panels in (False, True)
     )
     assert in_place - packed == pytest.approx(measured, abs=0.3)
@@ -163,7 +165,7 @@ def test_filters_whose_rows_begin_inside_of_lines_take_longer(
             machine,
             kernel,
             panels=False,
-        )[0].tile.waiting
+        )[0].tile.waiting_cycles
         for k in (2883, 2880)
     )
     assert inside - begin == pytest.approx(measured, abs=0.6)
@@ -179,19 +181,19 @@ def test_rows_of_channels_are_stored_in_parts_as_well() -> None:
     problem = conv2d(k=15, h=1, w=7, c=8, r=1, s=1, layout="nhwc")
     kernel = Microkernel("k", 8, {"k": 16, "w": 7}, ("c",))
     (kind,) = tile_kinds(problem, HASWELL, kernel, panels=True)
-    assert kind.tile.finish == 7 * (1 + 3)  # eight channels, then four, two and one
+    assert kind.tile.finish_cycles == 7 * (1 + 3)  # eight channels, then four, two and one
 
 
 def test_more_rows_never_take_less_time() -> None:
     for vectors in range(1, 8):
-        cycles = [step_cycles(ZEN5, rows * vectors, rows + vectors) for rows in range(1, 29)]
+        cycles = [issue_cycles(ZEN5, rows * vectors, rows + vectors) for rows in range(1, 29)]
         assert cycles == sorted(cycles)
 
 
 def test_a_kernel_that_loads_as_often_as_it_multiplies_is_slower_in_a_plan() -> None:
     """Fourteen pixels of 8 channels against five of 16: with AVX2 code on Zen 4, four convolutions
     take 1.04 to 1.15 times as long with the first, side by side."""
-    cycles = [step_cycles(ZEN4, fmas, loads) / fmas for fmas, loads in ((14, 15), (10, 7))]
+    cycles = [issue_cycles(ZEN4, fmas, loads) / fmas for fmas, loads in ((14, 15), (10, 7))]
     assert 1.06 < cycles[0] / cycles[1] < 1.12
 
 
@@ -340,7 +342,7 @@ def test_vectors_of_avx_are_stored_in_parts_of_powers_of_two(
     kernel = Microkernel("k", vector, {"k": vector, "w": pixels}, ("c",))
     kind, *_ = tile_kinds(problem, ZEN5, kernel, panels=True)
     shuffles = pixels * {8: 3, 16: 4}[vector] * 0.75
-    assert kind.tile.finish == shuffles + vector * stores
+    assert kind.tile.finish_cycles == shuffles + vector * stores
 
 
 @pytest.mark.parametrize(
@@ -430,11 +432,13 @@ def test_vector_loads_that_may_cross_a_line_take_more_slots(size, slots) -> None
     problem = conv2d(**{"k": 4, "h": 8, "c": 4, **size})
     kernel = Microkernel("w", 16, {"w": 48, "k": 4}, ("c", "r", "s"))
     (whole, *_) = tile_kinds(problem, ZEN5, kernel, panels=False)
-    assert whole.tile.loads == pytest.approx(4 + 3 * slots)  # a broadcast for each channel
+    assert whole.tile.load_slots == pytest.approx(4 + 3 * slots)  # a broadcast for each channel
     slow = replace(ZEN5, crossing_cycles=0.5)
     (waiting, *_) = tile_kinds(problem, slow, kernel, panels=False)
-    assert waiting.tile.waiting - whole.tile.waiting == pytest.approx(0.5 * 3 * (slots - 1))
-    assert replace(waiting.tile, waiting=whole.tile.waiting) == whole.tile
+    assert waiting.tile.waiting_cycles - whole.tile.waiting_cycles == pytest.approx(
+        0.5 * 3 * (slots - 1)
+    )
+    assert replace(waiting.tile, waiting_cycles=whole.tile.waiting_cycles) == whole.tile
 
 
 def test_a_group_waits_for_each_of_its_vectors_that_crosses_a_line() -> None:
@@ -445,11 +449,11 @@ def test_a_group_waits_for_each_of_its_vectors_that_crosses_a_line() -> None:
         tile_kinds(problem, replace(machine, crossing_cycles=each), kernel, panels=False)[0].tile
         for each in (0.5, None)
     )
-    assert fast.loads == pytest.approx(5 * (1 + 7 / 16))  # channels may begin anywhere
-    assert slow.waiting - fast.waiting == pytest.approx(0.5 * 5 * 7 / 16)
+    assert fast.load_slots == pytest.approx(5 * (1 + 7 / 16))  # channels may begin anywhere
+    assert slow.waiting_cycles - fast.waiting_cycles == pytest.approx(0.5 * 5 * 7 / 16)
 
 
 def test_vectors_of_panels_never_cross_a_line() -> None:
     kernel = Microkernel("k", 16, {"k": 32, "w": 7}, ("c", "r", "s"))
     problem = conv2d(k=64, h=7, w=7, c=5, r=3, s=3)
-    assert tile_kinds(problem, ZEN5, kernel, panels=True)[0].tile.loads == 7 + 2
+    assert tile_kinds(problem, ZEN5, kernel, panels=True)[0].tile.load_slots == 7 + 2

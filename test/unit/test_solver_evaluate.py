@@ -236,8 +236,8 @@ def test_every_tile_is_stood_for_by_one_that_brings_in_no_more_lines(
 def test_bounds_for_long_filters_are_none_too_high(
     line: int, stride: int, dilation: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    steps = {"step": stride, "reach": dilation} if line else {}
-    part = MemoryAxis(Axis("w", "s", stride, dilation), 40, 9, line=line, **steps)
+    pitches = {"image_pitch": stride, "tap_pitch": dilation} if line else {}
+    part = MemoryAxis(Axis("w", "s", stride, dilation), 40, 9, line=line, **pitches)
     caps = range(1, part.taps + 1)
     exact = [axis_bounds.of_pieces.__wrapped__(part, most) for most in caps]
     tiles = [axis_bounds.of_tile_or_more.__wrapped__(part, taps) for taps in caps]
@@ -259,7 +259,7 @@ def test_cuts_of_long_filters_are_not_listed(
         raise AssertionError("pieces are listed one by one")
 
     monkeypatch.setattr(axis_bounds, "of_tile", fail)
-    part = MemoryAxis(Axis("w", "s", 1, 1), points, taps, line=16, step=1, reach=1)
+    part = MemoryAxis(Axis("w", "s", 1, 1), points, taps, line=16, image_pitch=1, tap_pitch=1)
     assert axis_bounds.of_pieces.__wrapped__(part, taps).shape == (points,)
     assert axis_bounds.of_tile_or_more.__wrapped__(part, 1).shape == (points,)
 

@@ -219,8 +219,8 @@ def test_the_slowest_memory_is_the_one_whose_volume_takes_longest(tmp_path):
     seconds = {"L1": 1.0, "L2": 2.0, "L3": 1.0, "DRAM": 2.5}
     predicted = replace(flow.expected.prediction, seconds=seconds)
     expected = replace(flow.expected, prediction=predicted, resident=predicted.volumes)
-    assert replace(expected, runs=0.0).slowest_memory == "DRAM"
-    assert replace(expected, runs=1.0).slowest_memory == "L2"
+    assert replace(expected, runs_seconds=0.0).slowest_memory == "DRAM"
+    assert replace(expected, runs_seconds=1.0).slowest_memory == "L2"
 
 
 def test_valgrinds_counts_stand_beside_ours(tmp_path):

@@ -76,7 +76,7 @@ def test_the_model_counts_the_stores_that_code_has(
     problem, text = tiled(workload, kernel)
     assert sum(1 for line in text.splitlines() if STORE.search(line)) == stores
     (kind,) = tile_kinds(problem, ZEN5, kernel, panels=lanes == "k")
-    assert kind.tile.finish == stores + transposed * SHUFFLES[vector]
+    assert kind.tile.finish_cycles == stores + transposed * SHUFFLES[vector]
 
 
 def test_rows_with_gaps_between_them_are_stored_apart() -> None:
@@ -85,7 +85,9 @@ def test_rows_with_gaps_between_them_are_stored_apart() -> None:
     problem = conv2d(k=10, h=2, w=6, c=4, r=3, s=3)
     strides = (*problem.output.strides[:-2], 8, 1)
     padded = replace(problem, output=replace(problem.output, strides=strides))
-    finish = [tile_kinds(p, ZEN5, kernel, panels=True)[0].tile.finish for p in (problem, padded)]
+    finish = [
+        tile_kinds(p, ZEN5, kernel, panels=True)[0].tile.finish_cycles for p in (problem, padded)
+    ]
     assert finish[1] - finish[0] == 10  # a second store for each channel
 
 
@@ -155,6 +157,6 @@ def test_the_distance_between_values_of_a_dim():
     """Over all axes that it moves along; unknown if one of these has an unknown stride."""
     axes = (LinearForm.of(h=2, r=1), LinearForm.of(h=1, c=0), LinearForm.of(w=1))
     tensor = Tensor("input", ElementType.F32, axes, (100, 10, 1))
-    assert [tensor.step(dim) for dim in ("h", "r", "w", "c", "k")] == [210, 100, 1, 0, 0]
+    assert [tensor.pitch(dim) for dim in ("h", "r", "w", "c", "k")] == [210, 100, 1, 0, 0]
     tensor = Tensor("input", ElementType.F32, axes, (100, None, 1))
-    assert [tensor.step(dim) for dim in ("h", "r", "w", "c", "k")] == [None, 100, 1, 0, 0]
+    assert [tensor.pitch(dim) for dim in ("h", "r", "w", "c", "k")] == [None, 100, 1, 0, 0]

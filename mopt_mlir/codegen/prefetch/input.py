@@ -19,9 +19,9 @@ from typing import Any
 
 from mopt_mlir.codegen.builder import Builder
 from mopt_mlir.codegen.index import Index
-from mopt_mlir.codegen.prefetch.budget import AHEAD_CYCLES, LINE_BYTES, steps_within
 from mopt_mlir.codegen.prefetch.lines import last_offset, line_step, run_starts
-from mopt_mlir.codegen.ranges import Range, nearest
+from mopt_mlir.codegen.prefetch_budget import AHEAD_CYCLES, LINE_BYTES, steps_within
+from mopt_mlir.codegen.ranges import Range, innermost
 from mopt_mlir.codegen.upcoming import NextInput, Upcoming, part_of, shifted, shifts_to
 from mopt_mlir.microkernel import Microkernel
 from mopt_mlir.problem import Problem, Role, Tensor
@@ -95,7 +95,7 @@ class InputPrefetch:
         """None where hardware prefetchers foresee what is read, or nothing is read that is worth
         asking for."""
         found = InputPrefetch(builder, problem, kernel, memref, ranges, sizes, upcoming)
-        step = problem.input.step(kernel.reduction[0]) if found._loops else None
+        step = problem.input.pitch(kernel.reduction[0]) if found._loops else None
         if step is None or step * problem.input.element.size < SHORT_RUN_BYTES or not found._run:
             return None
         return None if found._is_short and upcoming.input is None else found
@@ -128,12 +128,12 @@ class InputPrefetch:
     def _run(self) -> frozenset[str]:
         """The dims that move along a run of pixels in memory, if the input has such runs."""
         tensor = self.problem.input
-        along = frozenset(dim for axis in tensor.axes[-self._axes :] for dim in axis.dims)
+        along = frozenset(dim for axis in tensor.axes[-self._run_axes :] for dim in axis.dims)
         is_run = tensor.strides[-1] == 1 and not along.isdisjoint(self.problem.parallel_dims)
         return along if is_run else frozenset()
 
     @cached_property
-    def _axes(self) -> int:
+    def _run_axes(self) -> int:
         """How many of the last axes are a run: one of pixels, and one of their channels if these
         are less than a line."""
         tensor = self.problem.input
@@ -148,7 +148,7 @@ class InputPrefetch:
         inner = [dim for dim in self.kernel.reduction if dim not in point]
         at = {**point, **{dim: self.ranges[dim].start for dim in inner}}
         read = {**self.sizes, **{dim: self.ranges[dim].size for dim in inner}}
-        lines = _lines(self.problem.input, read, self._axes)
+        lines = _lines(self.problem.input, read, self._run_axes)
         later = self.upcoming.input
         if later is not None and (self._is_short or self._is_shared(later)):
             if self.upcoming.again:
@@ -157,9 +157,9 @@ class InputPrefetch:
             lines = _part(self.builder, lines, self.ranges, later)
             self._ask(shifted(at, shifts), lines, self.upcoming.into)
             return
-        if self._is_twice:
+        if self._goes_through_l2:
             self._ask_ahead(at, NEAR_CYCLES, lines, "L1")
-        self._ask_ahead(at, AHEAD_CYCLES, lines, "L2" if self._is_twice else "L1")
+        self._ask_ahead(at, AHEAD_CYCLES, lines, "L2" if self._goes_through_l2 else "L1")
 
     @property
     def _taps(self) -> int:
@@ -171,19 +171,19 @@ class InputPrefetch:
         """Whether the reduction is over too soon after what a later step reads has arrived."""
         products = self._taps * self.ranges[self.kernel.reduction[0]].size
         most = SHORT_REDUCTION
-        if self._is_twice and not self.upcoming.again:
+        if self._goes_through_l2 and not self.upcoming.again:
             most = min(most, TIMES_AHEAD * steps_within(AHEAD_CYCLES, self.kernel))
         return products < most
 
     @property
-    def _is_twice(self) -> bool:
+    def _goes_through_l2(self) -> bool:
         """Whether a later step is asked for into L2, and from there, a few steps ahead, into L1."""
         few = FEW_PASSES_AGAIN if self.upcoming.again else FEW_PASSES
         return self.upcoming.into == "L2" and self._passes <= few
 
     def _ask(self, at: Mapping[str, Index], lines: Sequence[Index], into: str) -> None:
         """Ask for `lines` of each run that a register tile at `at` reads."""
-        for run in run_starts(self.problem.input, at, self._sizes, self._axes):
+        for run in run_starts(self.problem.input, at, self._sizes, self._run_axes):
             for start in lines:
                 self.builder.prefetch(self.memref, [*run[:-1], run[-1] + start], into)
 
@@ -213,7 +213,7 @@ class InputPrefetch:
         if tile is None:
             return at, Index()
         tensor = self.problem.input
-        back, on = tensor.step(channel), tensor.step(tile)
+        back, on = tensor.pitch(channel), tensor.pitch(tile)
         if back is None or on is None:
             return at, Index()
         step = on * self.ranges[tile].size - back * count
@@ -228,9 +228,7 @@ class InputPrefetch:
     @cached_property
     def _next_tile(self) -> str | None:
         """The dim along which the next register tile lies, if there is one."""
-        problem = self.problem
-        dims = problem.pixel_dims
-        return nearest(dims, self.ranges)
+        return innermost(self.problem.pixel_dims, self.ranges)
 
     def _is_shared(self, later: NextInput) -> bool:
         """Whether several register tiles, one after the other, read the same input until then."""
@@ -250,8 +248,8 @@ def _part(
     return [(part * each + i) * spacing for i in range(each)]
 
 
-def _lines(tensor: Tensor, sizes: Mapping[str, int], axes: int) -> list[Index]:
+def _lines(tensor: Tensor, sizes: Mapping[str, int], run_axes: int) -> list[Index]:
     """Offsets into a run, one in each cache line that it may touch."""
-    last = last_offset(tensor, sizes, axes)
+    last = last_offset(tensor, sizes, run_axes)
     offsets = [*range(0, last, line_step(tensor)), last]
     return [Index(constant=offset) for offset in offsets]

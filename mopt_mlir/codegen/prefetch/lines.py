@@ -6,29 +6,29 @@ from collections.abc import Mapping
 from itertools import product
 
 from mopt_mlir.codegen.index import Index
-from mopt_mlir.codegen.operands import element
-from mopt_mlir.codegen.prefetch.budget import LINE_BYTES
+from mopt_mlir.codegen.operands import indices_of
+from mopt_mlir.codegen.prefetch_budget import LINE_BYTES
 from mopt_mlir.problem import Tensor
 
 
 def run_starts(
-    tensor: Tensor, at: Mapping[str, Index], sizes: Mapping[str, int], axes: int = 1
+    tensor: Tensor, at: Mapping[str, Index], sizes: Mapping[str, int], run_axes: int = 1
 ) -> list[list[Index]]:
     """The first element of each run along so many of the last axes that a register tile at `at`
     reads."""
-    along = {dim for axis in tensor.axes[-axes:] for dim in axis.dims}
+    along = {dim for axis in tensor.axes[-run_axes:] for dim in axis.dims}
     dims = [dim for dim in sizes if dim in tensor.dims and dim not in along]
     found: dict[tuple[Index, ...], None] = {}  # in order, each once
     for offsets in product(*(range(sizes[dim]) for dim in dims)):
         moved = {dim: at[dim] + offset for dim, offset in zip(dims, offsets, strict=True)}
-        found[tuple(element(tensor, {**at, **moved}))] = None
+        found[tuple(indices_of(tensor, {**at, **moved}))] = None
     return [list(run) for run in found]
 
 
-def last_offset(tensor: Tensor, sizes: Mapping[str, int], axes: int = 1) -> int:
+def last_offset(tensor: Tensor, sizes: Mapping[str, int], run_axes: int = 1) -> int:
     """The offset of the last element of a run along so many of the last axes, in elements of the
     last one."""
-    steps = zip(tensor.axes[-axes:], tensor.strides[-axes:], strict=True)
+    steps = zip(tensor.axes[-run_axes:], tensor.strides[-run_axes:], strict=True)
     return sum(axis.reach(sizes) * (step or 1) for axis, step in steps) // (tensor.strides[-1] or 1)
 
 

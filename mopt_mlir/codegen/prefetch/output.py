@@ -16,10 +16,10 @@ from math import prod
 
 from mopt_mlir.codegen.accumulators import Accumulators
 from mopt_mlir.codegen.index import Condition, Index
-from mopt_mlir.codegen.prefetch.budget import AT_ONCE, power_of_two, steps_within
 from mopt_mlir.codegen.prefetch.lines import last_offset, line_step, run_starts
+from mopt_mlir.codegen.prefetch_budget import AT_ONCE, power_of_two_up_to, steps_within
 from mopt_mlir.codegen.ranges import Range
-from mopt_mlir.codegen.upcoming import Upcoming, Visits
+from mopt_mlir.codegen.upcoming import Upcoming, VisitingLoop
 from mopt_mlir.microkernel import Microkernel
 from mopt_mlir.problem import Tensor
 
@@ -56,9 +56,9 @@ def output_prefetch(
     if shared is not None:
         conditions = shared.conditions
     elif output.partials is not None:
-        conditions = output.is_last(reduced)
+        conditions = output.when_last(reduced)
     else:
-        conditions = output.is_first(reduced, upcoming.since)
+        conditions = output.when_first(reduced, upcoming.since)
     all_ = _AtOnce(output, upcoming.into, start, sizes, conditions, shared)
     if upcoming.into == "L1" or upcoming.again or conditions or shared is not None:
         return all_
@@ -121,8 +121,16 @@ class _ByRow:
         if steps < all_.sizes[rows]:  # several at once
             each = prod(ranges[dim].size for dim in kernel.reduction if dim != loop)
             steps = max(steps, count - -(-least // each))
-        first = ranges[loop].start
-        return _ByRow(all_.output, all_.into, all_.start, all_.sizes, rows, loop, first, steps)
+        return _ByRow(
+            output=all_.output,
+            into=all_.into,
+            start=all_.start,
+            sizes=all_.sizes,
+            rows=rows,
+            dim=loop,
+            first=ranges[loop].start,
+            steps=steps,
+        )
 
     def emit(self, point: Mapping[str, Index]) -> None:
         """Ask for the rows that come in the step at `point`, if any do."""
@@ -148,7 +156,7 @@ class _ByRow:
     @property
     def _apart(self) -> int:
         """Steps from one row to the next: a power of two, by which it is cheap to divide."""
-        return power_of_two(max(self.steps // self.sizes[self.rows], 1))
+        return power_of_two_up_to(max(self.steps // self.sizes[self.rows], 1))
 
 
 def _most_rows(output: Accumulators, sizes: Mapping[str, int]) -> str | None:
@@ -188,7 +196,7 @@ class _Shared:
 
     output: Accumulators
     sizes: Mapping[str, int]
-    visits: Visits
+    visits: VisitingLoop
     ranges: Mapping[str, Range]
     since: Mapping[str, Index]
 
@@ -199,13 +207,13 @@ class _Shared:
         visits, problem = self.visits, self.output.problem
         reduced = {dim: self.ranges[dim] for dim in problem.reduction_dims}
         through = {**reduced, visits.dim: visits.through}
-        begins = self.output.is_first(through, self.since)
+        begins = self.output.when_first(through, self.since)
         parts = -(-self._count // self._each)
-        return begins + [self._done.below(parts * visits.unit)] * (parts < visits.count)
+        return begins + [self._done.below(parts * visits.step)] * (parts < visits.count)
 
     def part(self, start: Mapping[str, Index]) -> tuple[Mapping[str, Index], Mapping[str, int]]:
         """Of the output at `start`, where the visit's part begins, and its sizes."""
-        dim, unit = self._rows, self.visits.unit
+        dim, unit = self._rows, self.visits.step
         if dim is None:
             return start, self.sizes
         number = self.output.builder.apply("part", self._done, unit) if unit > 1 else self._done

@@ -10,11 +10,11 @@ from typing import Any
 from mopt_mlir.codegen.builder import Builder
 from mopt_mlir.codegen.index import Index
 from mopt_mlir.codegen.operands import Panels
-from mopt_mlir.codegen.prefetch.budget import (
+from mopt_mlir.codegen.prefetch_budget import (
     LEFT_TO_L2,
     LINE_BYTES,
     MANY_PRODUCTS,
-    power_of_two,
+    power_of_two_up_to,
 )
 from mopt_mlir.codegen.ranges import Range
 from mopt_mlir.codegen.upcoming import NextWeights, part_of, shifted, shifts_to
@@ -70,16 +70,29 @@ class PanelPrefetch:
         dim = _asking(panels, ranges)
         read, step = _per_step(panels, ranges, dim)
         lines = -(-read * size // LINE_BYTES)
-        dense = read == step
-        every = _every(kernel, following.tiles // lines) if dense else 1
-        each, part = part_of(builder, lines * every, following, ranges)
-        together = -(-ranges[dim].size // every) if dense else 1
-        spacing = each * (LINE_BYTES // size) if dense else step
-        first = part * (together * each)
+        if read == step:  # without gaps: the lines of one register tile follow each other
+            every = _every(kernel, following.tiles // lines)
+            each, part = part_of(builder, lines * every, following, ranges)
+            first = part * (-(-ranges[dim].size // every) * each)
+            spacing = each * (LINE_BYTES // size)
+        else:
+            every = 1
+            each, part = part_of(builder, lines, following, ranges)
+            first, spacing = part * each, step
         start, units = ranges[following.dim].start, {panels.channel: panels.width}
-        shifts = shifts_to(builder, following, start, units)
-        where = builder, panels, shifts, following.into, panel, dim, ranges
-        return PanelPrefetch(*where, first, each, spacing, every)
+        return PanelPrefetch(
+            builder=builder,
+            panels=panels,
+            shifts=shifts_to(builder, following, start, units),
+            into=following.into,
+            panel=panel,
+            dim=dim,
+            ranges=ranges,
+            first=first,
+            each=each,
+            spacing=spacing,
+            every=every,
+        )
 
     def emit(self, point: Mapping[str, Index]) -> None:
         """Ask for the lines of the step at `point`, which has the reduction dims that are known, if
@@ -101,7 +114,7 @@ class PanelPrefetch:
         per_line = LINE_BYTES // _element_size(panels.memref)
         for line in range(self.each):
             lane = (self.first + line) * per_line + turn * self.spacing
-            where = panels.element(at[panels.channel], at, lane)
+            where = panels.indices_of(at[panels.channel], at, lane)
             self.builder.prefetch(panels.memref, where, self.into)
 
 
@@ -109,7 +122,7 @@ def _every(kernel: Microkernel, tiles: int) -> int:
     """Of how many steps one asks, if so many register tiles share each of the lines of a step."""
     if kernel.accumulators >= MANY_PRODUCTS:
         return 1
-    return power_of_two(min(max(tiles, 1), MOST_STEPS))
+    return power_of_two_up_to(min(max(tiles, 1), MOST_STEPS))
 
 
 def _asking(panels: Panels, ranges: Mapping[str, Range]) -> str:

@@ -17,9 +17,15 @@ from typing import Any
 
 from mopt_mlir.codegen.builder import Builder
 from mopt_mlir.codegen.index import Condition, Index
-from mopt_mlir.codegen.operands import element
-from mopt_mlir.codegen.prefetch.budget import AT_ONCE, LINE_BYTES, has_room, power_of_two
-from mopt_mlir.codegen.ranges import Range
+from mopt_mlir.codegen.operands import indices_of
+from mopt_mlir.codegen.prefetch_budget import (
+    AT_ONCE,
+    LINE_BYTES,
+    has_room,
+    power_of_two_from,
+    power_of_two_up_to,
+)
+from mopt_mlir.codegen.ranges import Range, starts_of
 from mopt_mlir.codegen.upcoming import NextInput, Upcoming, part_of, shifted, shifts_to
 from mopt_mlir.microkernel import Microkernel
 from mopt_mlir.problem import Problem, Tensor
@@ -73,13 +79,22 @@ class Pixels:
             dict(zip(others, offsets, strict=True))
             for offsets in product(*(range(sizes[dim]) for dim in others))
         ]
-        first = part * (each * taps)
-        return Pixels(tensor, row, first, each, apart, tap if taps > 1 else None, rows)
+        return Pixels(
+            tensor=tensor,
+            row=row,
+            first=part * (each * taps),
+            count=each,
+            apart=apart,
+            tap=tap if taps > 1 else None,
+            rows=rows,
+        )
 
-    def every(self, turns: int, at: Mapping[str, Index], offset: Index) -> Iterator[list[Index]]:
+    def places(self, turns: int, at: Mapping[str, Index], offset: Index) -> Iterator[list[Index]]:
         """Where every pixel of so many lies in memory, from `offset` behind that at `at` on."""
         for moved in self.rows:
-            where = element(self.tensor, {**at, **{dim: at[dim] + n for dim, n in moved.items()}})
+            where = indices_of(
+                self.tensor, {**at, **{dim: at[dim] + n for dim, n in moved.items()}}
+            )
             before, pixel, behind = where[: self.row], where[self.row], where[self.row + 1 :]
             for number in range(0, self.count, turns):
                 yield [*before, pixel + (offset + number) * self.apart, *behind]
@@ -133,10 +148,10 @@ class PixelPrefetch:
             pixels=pixels,
             shifts=shifts_to(builder, later, ranges[later.dim].start),
             into=upcoming.into,
-            starts={d: range_.start for d, range_ in ranges.items()},
+            starts=starts_of(ranges),
             channels=dim,
             dim=dim,
-            steps=power_of_two(min(ranges[dim].size, _line(tensor))),
+            steps=power_of_two_up_to(min(ranges[dim].size, _line(tensor))),
         )
         ways = [found._by_lines(ranges[dim]), found]
         if not ranges[dim].exact:
@@ -148,10 +163,10 @@ class PixelPrefetch:
         lines = self._lines(channels)
         if lines == max(1, channels.size // _line(self.pixels.tensor)):
             return self
-        return replace(self, steps=power_of_two(channels.size // lines), lines=lines)
+        return replace(self, steps=power_of_two_up_to(channels.size // lines), lines=lines)
 
     def _before(self, ranges: Mapping[str, Range], outer: Sequence[str]) -> PixelPrefetch:
-        """Asking before the loop over the channels, in the nearest loop of `outer`, if any."""
+        """Asking before the loop over the channels, in the innermost loop of `outer`, if any."""
         loops = [dim for dim in outer if not ranges[dim].is_point]
         lines = self._lines(ranges[self.channels])
         return replace(self, dim=loops[-1] if loops else None, steps=1, lines=lines)
@@ -173,7 +188,7 @@ class PixelPrefetch:
     @property
     def turns(self) -> int:
         """How many of the `steps` ask for other pixels: a power of two."""
-        return min(self.steps, 1 << (self.pixels.count - 1).bit_length())
+        return min(self.steps, power_of_two_from(self.pixels.count))
 
     @property
     def every(self) -> int:
@@ -217,7 +232,7 @@ class PixelPrefetch:
 
     def _ask(self, at: Mapping[str, Index], offset: Index) -> None:
         """Ask for a line of every turn's pixel from `offset` on."""
-        for where in self.pixels.every(self.turns, at, offset):
+        for where in self.pixels.places(self.turns, at, offset):
             self.builder.prefetch(self.memref, where, self.into)
 
 
@@ -236,7 +251,7 @@ def has_channels_last(problem: Problem, kernel: Microkernel, ranges: Mapping[str
     dim = kernel.reduction[-1]
     line = _line(tensor)
     pixels = (other for other in problem.parallel_dims if problem.extent(other) > 1)
-    steps = (tensor.step(other) for other in pixels if other in tensor.dims)
+    steps = (tensor.pitch(other) for other in pixels if other in tensor.dims)
     apart = all(step is None or abs(step) >= line for step in steps)
     long = problem.extent(dim) >= line
-    return tensor.step(dim) == 1 and long and apart and not ranges[dim].is_point
+    return tensor.pitch(dim) == 1 and long and apart and not ranges[dim].is_point

@@ -6,7 +6,10 @@ multiply-adds in a cycle and has lines of 64 bytes.
 
 from __future__ import annotations
 
+from math import prod
+
 from mopt_mlir.microkernel import Microkernel
+from mopt_mlir.problem import Problem
 
 LINE_BYTES = 64
 
@@ -14,7 +17,7 @@ FMA_PER_CYCLE = 2
 FMA_LATENCY = 4  # cycles
 
 MOST_PREFETCHES = 1 / 4
-"""Prefetches of weights per multiply-add, at most: where the next weights need more, there are
+"""Prefetches of weights or pixels per multiply-add, at most: where more are needed, there are
 none."""
 
 AHEAD_CYCLES = 800
@@ -27,7 +30,8 @@ AT_ONCE = 24
 Of more lines rows come one after the other: those of output on the machines that ask for it into L2
 alone, and those of weights that are packed next. (Measured on Zen 4, cold, with AVX-512 code: eight
 layers of Table 1 whose register tiles write 32 lines or more take 1.9% less time, by layer between
-6.5% less and 0.9% more.)"""
+6.5% less and 0.9% more.) Of pixels, and of weights in place, it decides which way of asking is
+taken."""
 
 MANY_PRODUCTS = 16
 """Multiply-adds of a step beside which a prefetch does not weigh. (Measured on Zen 4, cold: where
@@ -45,9 +49,9 @@ def steps_within(cycles: int, kernel: Microkernel) -> int:
     return cycles // max(kernel.accumulators // FMA_PER_CYCLE, FMA_LATENCY)
 
 
-def has_room(prefetches: int, kernel: Microkernel, taps: int) -> bool:
-    """Whether the multiply-adds of so many taps leave room for the prefetches beside them."""
-    return prefetches <= MOST_PREFETCHES * kernel.accumulators * taps
+def has_room(prefetches: int, kernel: Microkernel, steps: int) -> bool:
+    """Whether the multiply-adds of so many steps leave room for the prefetches beside them."""
+    return prefetches <= MOST_PREFETCHES * kernel.accumulators * steps
 
 
 def rows_at_once(rows: int, size: int) -> int:
@@ -56,6 +60,22 @@ def rows_at_once(rows: int, size: int) -> int:
     return min(rows, max(1, rows * size // (LINE_BYTES // 2)))
 
 
-def power_of_two(most: int) -> int:
+def power_of_two_up_to(most: int) -> int:
     """The largest one that is not more: it is cheap to divide by."""
     return 1 << (most.bit_length() - 1)
+
+
+def power_of_two_from(least: int) -> int:
+    """The smallest one that is not less."""
+    return 1 << (least - 1).bit_length()
+
+
+def stays_in_l2(problem: Problem) -> bool:
+    """Whether there are so few weights that they stay in L2 between their uses."""
+    elements = prod(problem.extent(dim) for dim in problem.weights.dims)
+    return elements * problem.weights.element.size <= LEFT_TO_L2
+
+
+def weights_step_bytes(problem: Problem, dim: str) -> int:
+    """Bytes from one step of `dim` to the next in the weights: an element where it is unknown."""
+    return (problem.weights.pitch(dim) or 1) * problem.weights.element.size

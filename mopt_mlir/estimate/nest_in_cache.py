@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import lru_cache
-from itertools import pairwise
 from math import gcd, prod
 from typing import NamedTuple
 
+from mopt_mlir.estimate.lines import parts_in_lines
 from mopt_mlir.loop_nest import tile_loops
 from mopt_mlir.model.conflicts import PAGE
-from mopt_mlir.model.footprint import MemoryAxis, memory_axes
 from mopt_mlir.plan import Plan
-from mopt_mlir.problem import Problem, Tensor
+from mopt_mlir.problem import Problem
 
 _Sizes = tuple[int, ...]
 
 
-class Entering(NamedTuple):
+class BlockTraffic(NamedTuple):
     """Elements of each tensor that enter a cache while a block is computed, and whether the tensor
     stays: whether no loop of the block moves on in it, from one innermost block that is kept to the
     next. `fits` is whether these blocks fit, as tiles of a plan should."""
@@ -28,7 +25,7 @@ class Entering(NamedTuple):
     fits: bool
 
 
-class CachedNest:
+class NestInCache:
     """The loops of a plan around the tiles at `depth` (1 is the outermost level), and a cache of
     `capacity` bytes which each tensor enters in lines of `lines` bytes, or in elements if 0.
 
@@ -61,46 +58,48 @@ class CachedNest:
         self.moves = [[dim in tensor.dims for tensor in problem.tensors] for dim in problem.names]
         apart = [{d for p in parts for d in (p.axis.image, p.axis.filter)} for parts in self.parts]
         self.moves_lines = [[dim in dims for dims in apart] for dim in problem.names]
-        self._known: dict[tuple[int, _Sizes], Entering] = {}
+        self._known: dict[tuple[int, _Sizes], BlockTraffic] = {}
 
     def entering(self) -> tuple[int, ...]:
         """Elements of each tensor that enter the cache in all."""
         return self._inside(0, self.whole).elements
 
-    def _inside(self, at: int, sizes: _Sizes) -> Entering:
+    def _inside(self, at: int, sizes: _Sizes) -> BlockTraffic:
         """What the block of `sizes` brings in, inside all loops before that number."""
         while at < len(self.loops) and sizes[self.loops[at][0]] <= self.loops[at][1]:
             at += 1  # runs once
         if (at, sizes) not in self._known:
-            self._known[at, sizes] = self._block(at, sizes)
+            self._known[at, sizes] = self._of_block(at, sizes)
         return self._known[at, sizes]
 
-    def _block(self, at: int, sizes: _Sizes) -> Entering:
+    def _of_block(self, at: int, sizes: _Sizes) -> BlockTraffic:
+        """What a block of `sizes` brings in, inside all loops before that number: what it touches,
+        once, if that fits; else what the steps of its outermost loop bring in."""
         touched = self._touched(sizes)
-        filled = self._bytes(touched) <= self.capacity
+        fits = self._bytes(touched) <= self.capacity
         room = [not self._is_crowded_out(index, touched, sizes) for index in range(len(touched))]
-        if (filled and all(room)) or at == len(self.loops):
-            return Entering(touched, tuple(room), filled)
+        if (fits and all(room)) or at == len(self.loops):
+            return BlockTraffic(touched, tuple(room), fits)
         dim, step = self.loops[at]
         steps, rest = divmod(sizes[dim], step)
         inside = self._inside(at + 1, _with(sizes, dim, step))
         last = self._inside(at + 1, _with(sizes, dim, rest)) if rest else None
-        moved, stays = [], []
-        for index, moves in enumerate(self.moves[dim]):
-            moves = self.moves_lines[dim][index] if inside.fits else moves
-            remains = inside.stays[index] and not moves
-            if filled and room[index]:
-                moved.append(touched[index])  # only others have too few sets
-                remains = True
-            elif remains:
-                moved.append(inside.elements[index])
-            elif inside.fits and inside.stays[index] and self._meets_again(index, at, sizes):
-                moved.append(touched[index])  # what two steps share comes in once: halos, lines
+        moves = self.moves_lines[dim] if inside.fits else self.moves[dim]
+        elements, stays = [], []
+        for index, stayed in enumerate(inside.stays):
+            kept = fits and room[index]  # only others have too few sets
+            reused = stayed and not moves[index]
+            if kept:
+                elements.append(touched[index])
+            elif reused:
+                elements.append(inside.elements[index])
+            elif inside.fits and stayed and self._meets_again(index, at, sizes):
+                elements.append(touched[index])  # what two steps share comes in once: halos, lines
             else:
                 remainder = last.elements[index] if last else 0
-                moved.append(steps * inside.elements[index] + remainder)
-            stays.append(remains)
-        return Entering(tuple(moved), tuple(stays), inside.fits)
+                elements.append(steps * inside.elements[index] + remainder)
+            stays.append(kept or reused)
+        return BlockTraffic(tuple(elements), tuple(stays), inside.fits)
 
     def _meets_again(self, index: int, at: int, sizes: _Sizes) -> bool:
         """Whether the cache still keeps what steps of a loop share in a tensor when they meet it
@@ -137,16 +136,17 @@ class CachedNest:
         like those that it falls on: more than once where the parts of rows in the block are as far
         apart as a part of a page, and shorter."""
         tensor, line = self.tensors[index], self.lines[index]
-        steps = {dim: tensor.step(dim) for dim in tensor.dims}
-        if not line or None in steps.values():
+        pitches = {dim: tensor.pitch(dim) for dim in tensor.dims}
+        if not line or None in pitches.values():
             return 1.0
         run, apart = tensor.element.size, []
-        for dim in sorted(steps, key=lambda dim: abs(steps[dim] or 0)):
-            step, points = abs(steps[dim] or 0) * tensor.element.size, sizes[self.names.index(dim)]
-            if step <= max(run, line):
-                run += step * (points - 1)
+        for dim in sorted(pitches, key=lambda dim: abs(pitches[dim] or 0)):
+            pitch = abs(pitches[dim] or 0) * tensor.element.size
+            points = sizes[self.names.index(dim)]
+            if pitch <= max(run, line):
+                run += pitch * (points - 1)
             elif points > 1:
-                apart.append(step)
+                apart.append(pitch)
         return max(1.0, gcd(PAGE, *apart) / (-(-run // line) * line)) if apart else 1.0
 
     def _occupied(self, index: int, sizes: _Sizes) -> int:
@@ -163,48 +163,3 @@ class CachedNest:
 
 def _with(sizes: _Sizes, dim: int, size: int) -> _Sizes:
     return (*sizes[:dim], size, *sizes[dim + 1 :])
-
-
-@dataclass(frozen=True)
-class _Rows(MemoryAxis):
-    """An axis whose points are short rows of others, which fill it without gaps."""
-
-    @property
-    def whole(self) -> int:
-        if not self.joined:
-            return super().whole
-        last = min(self.step, self.reach)
-        return self.step * (self.points - 1) + self.reach * (self.taps - 1) + last
-
-
-@lru_cache(maxsize=256)
-def parts_in_lines(problem: Problem, tensor: Tensor, line_bytes: int) -> tuple[MemoryAxis, ...]:
-    """As `memory_axes`, but without the dims along whose rows the lines of the next axis lie: those
-    with rows shorter than a line, so that any point of them brings in what a whole row does."""
-    parts = memory_axes(problem, tensor, line_bytes)
-    line = line_bytes // tensor.element.size
-    steps = {part: _steps(problem, tensor, part) for part in parts}
-    known = [(min(apart), part) for part, apart in steps.items() if apart]
-    if len(known) < sum(part.points * part.taps > 1 for part in parts):
-        return parts
-    ordered = sorted(known, key=lambda pair: pair[0])
-    short = [part for (_, part), (step, _) in pairwise(ordered) if step <= line]
-    if not short or ordered[: len(short)] != [(min(steps[part]), part) for part in short]:
-        return parts
-    (_, first), *rest = ordered[len(short) :]
-    if any(part.axis.filter for part in short) or max(steps[first]) > line:
-        return parts
-    step, reach = steps[first][0], steps[first][-1]
-    row = _Rows(first.axis, first.points, first.taps, line, step, reach)
-    pitches = [apart for _, part in rest for apart in steps[part]]
-    joined = not pitches or min(pitches) <= row.whole
-    row = replace(row, grain=gcd(line, *pitches), joined=joined)
-    return (row, *(replace(part, line=0) for _, part in rest))
-
-
-def _steps(problem: Problem, tensor: Tensor, part: MemoryAxis) -> tuple[int, ...]:
-    """Elements of memory from one image point of an axis to the next, and from one filter point, as
-    far as it has several; nothing if that is not known."""
-    dims = [dim for dim in (part.axis.image, part.axis.filter) if dim and problem.extent(dim) > 1]
-    found = [abs(step) for dim in dims if (step := tensor.step(dim))]
-    return tuple(found) if len(found) == len(dims) else ()
