@@ -139,7 +139,7 @@ def _method(trials: Sequence[Trial]) -> str:
         seed=head["must_agree"]["seed"],
         cold="caches flushed before each run" if head["must_agree"]["cold"] else "caches warm",
         rounds=head["rounds"],
-        final_rounds=head["final_rounds"],
+        final_rounds=_span([trial.head["final_rounds"] for trial in trials]),
         passes=FINAL_PASSES,
         predicted=FINAL_PREDICTED,
         measured=FINAL_MEASURED,
