@@ -69,7 +69,7 @@ bench-tvm: $(PEERS_STAMP) ## install TVM as well, for mopt-bench run --peers tvm
 	@$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check \
 	  -r benchmarks/peers/requirements-tvm.txt
 
-bench: $(STAMP) ## measure all of docs/performance.md, 70 minutes on a quiet machine, and write it
+bench: $(STAMP) $(PEERS_STAMP) ## measure all of docs/performance.md, 70 minutes on a quiet machine, and write it
 	$(BIN)/mopt-bench suite --directory $(BENCH)
 	$(BIN)/mopt-bench scale --json $(BENCH)/scale.json
 	$(BIN)/mopt-bench report $(BENCH)/*.json

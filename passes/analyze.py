@@ -16,8 +16,9 @@ class AnalyzePass(PlanningPass):
     The plan holds everything that a search could vary: the microkernel, per memory level the
     order and sizes of its tiles, the split between cores, where weights are packed; and what the
     model predicts of it: data volumes, time per resource, the bottleneck, and the proven gap to the
-    best plan there is. The operation itself stays. A plan that is already attached is kept, after a
-    check that it fits. Operations that are not supported get a remark that says why.
+    best plan that the solver can choose. The operation itself stays. A plan that is already
+    attached is kept, after a check that it fits. Operations that are not supported get a remark
+    that says why.
     """
 
     name: ClassVar[str] = "mopt-analyze"

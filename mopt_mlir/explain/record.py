@@ -111,6 +111,7 @@ def _forecast(forecast: Forecast) -> dict[str, Any]:
         "compute_seconds": forecast.prediction.seconds["compute"],
         "packing_seconds": forecast.prediction.seconds["packing"],
         "core_slack": forecast.core_slack,
+        "parallel_seconds": forecast.starting_seconds,
         "transfers": [_transfer(transfer) for transfer in forecast.transfers],
     }
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from time import perf_counter
 
-from mopt_mlir.machine.machine import Machine
+from mopt_mlir.machine import Machine, resolve
 from mopt_mlir.plan import GAP, TIME_LIMIT, Plan
 from mopt_mlir.problem import Problem
 from mopt_mlir.solver.algorithm1 import algorithm1
@@ -44,7 +44,7 @@ class Certified:
 
 def solve(
     problem: Problem,
-    machine: Machine,
+    machine: Machine | str,
     threads: int = 1,
     *,
     constant_weights: bool = False,
@@ -52,7 +52,8 @@ def solve(
     time_limit: float = TIME_LIMIT,
     solver: str = "exact",
 ) -> Plan:
-    """The best plan of the model for `problem` on `threads` cores of `machine`.
+    """The best plan of the model for `problem` on `threads` cores of `machine`: a Machine, or what
+    the tools' `--machine` takes, such as `host` or `znver5,cores=2`.
 
     The plan's prediction has the cost and a lower bound in seconds that holds for every
     microkernel, split, loop order, packing and tiling of the design space. The search ends when the
@@ -64,8 +65,10 @@ def solve(
 
     Raises NoPlanError (a ValueError) where nothing can be vectorised, where not even single
     register tiles fit into the caches, and for dims that are too long; ValueError for `threads`
-    below 1, for a `gap` that is not between 0 and 1, and for an unknown solver.
+    below 1, for a `gap` that is not between 0 and 1, and for an unknown solver; UserError for an
+    unknown machine.
     """
+    machine = resolve(machine) if isinstance(machine, str) else machine
     if solver not in SOLVERS:
         raise ValueError(f"solver is '{solver}', not one of {', '.join(SOLVERS)}")
     if solver == "algorithm1":

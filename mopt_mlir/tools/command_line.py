@@ -152,7 +152,7 @@ def add_machine_options(parser: Parser) -> None:
         "--machine",
         default="auto",
         help="what to tile for: a known machine, a .toml file, host, or auto (the default): the "
-        "host, with what the module says of its target",
+        "host, with what the module says of its target; overrides may follow, as in znver5,cores=2",
     )
     parser.add_argument(
         "--threads",

@@ -34,11 +34,12 @@ long that took, GFLOP/s, the share of this host's measured FMA peak, and the err
 result is further from the float64 reference than rounding can explain."""
 
 NOTES = """\
-classes: innermost loop over the L3, L2 and L1 tiles; in "wk" it is w, with k next to it
+classes: the innermost loops over the L3, L2 and L1 tiles, outermost first, from the last one on
+that moves the input; in "wk" k is the innermost, and w is around it
 bottleneck: what the model expects to take longest: computing, packing weights, moving data from a
 memory level, or handing out work to cores (parallel)
 solve: what finding the plan took; next to nothing if it was found before and kept on disk
-gap: by how much any other plan could at most be better in the model, proven by the solver
+gap: by how much another of the solver's plans could at most be better in the model, proven
 of peak: relative to cores that do nothing but FMAs, as measured on this host beside each operator
 error: the largest one, relative to the largest value, against a float64 reference"""
 

@@ -28,19 +28,21 @@ if TYPE_CHECKING:
 
 DESCRIPTION = """\
 Find the best plan for each convolution of a file and print what the model predicts of it, with the
-proven gap to the best plan there can be. Plans are kept for the passes, mopt-compile and mopt-run.
+proven gap to the best one that can be chosen. Plans are kept for the passes, mopt-compile and
+mopt-run.
 
 The input is MLIR, a list of sizes in JSON, or table1: the 32 convolutions of Yolo-9000, ResNet-18
 and MobileNet in Table 1 of the paper."""
 
 NOTES = """\
-classes: innermost loop over the L3, L2 and L1 tiles; in "wk" it is w, with k next to it
+classes: the innermost loops over the L3, L2 and L1 tiles, outermost first, from the last one on
+that moves the input; in "wk" k is the innermost, and w is around it
 registers: the outputs that a core holds in registers
 parallel: into how many parts a dim is split between cores
 bottleneck: what the model expects to take longest: computing, packing weights, moving data from a
 memory level, or handing out work to cores (parallel)
 cost: the model's objective, about the time of one run
-gap: by how much any other plan could at most be better in the model, proven by the solver
+gap: by how much another of the solver's plans could at most be better in the model, proven
 solve: what finding the plan took; "kept" if it was found before"""
 
 EPILOG = """\

@@ -94,6 +94,17 @@ def test_every_convolution_once(run: Run) -> None:
     assert "all.mlir:32:3: remark: 'linalg.matmul' is not tiled" in errors
 
 
+def test_what_handing_out_work_takes(run: Run) -> None:
+    """It is among the times of which the slowest is the bottleneck."""
+    Path("sizes.json").write_text(SIZES.replace("32, 9, 9, 8", "64, 56, 56, 64"))
+    arguments = ("sizes.json", "--machine", "haswell,cores=2", "--format", "json")
+    alone, shared = (
+        record(run(*arguments, "--threads", threads)[1])[0]["prediction"] for threads in ("1", "2")
+    )
+    assert alone["parallel_seconds"] == 0
+    assert 0 < shared["parallel_seconds"] < shared["seconds"]
+
+
 def test_one_function(run: Run) -> None:
     code, text, errors = run("all.mlir", "--entry", "second", "--machine", "haswell")
     assert (code, errors) == (0, "")

@@ -15,6 +15,7 @@ import pytest
 
 from benchmarks.certificates import challenge
 from benchmarks.workloads import TABLE1
+from mopt_mlir.diagnostics import UserError
 from mopt_mlir.machine import Machine, by_name, resolve
 from mopt_mlir.microkernel import Microkernel
 from mopt_mlir.model.cost import predict
@@ -55,6 +56,20 @@ def proven(problem: Problem, machine: Machine, threads: int = 1, gap: float = 0.
 def test_every_operator_of_table_1_is_proven_to_one_percent(machine: str, threads: int) -> None:
     for name in OPERATORS:
         proven(table1(name), by_name(machine), threads)
+
+
+def test_machines_and_elements_by_their_names() -> None:
+    sizes = {"k": 16, "h": 8, "w": 8, "c": 8, "r": 3, "s": 3}
+    problem = conv2d(**sizes, element="f64")
+    assert problem == conv2d(**sizes, element=ElementType.F64)
+    assert solve(problem, "haswell") == solve(problem, by_name("haswell"))
+    plan = solve(problem, "znver5,vector_bits=256,cores=2", threads=2)
+    assert plan.machine == "znver5,vector_bits=256,cores=2"
+    assert plan.microkernel.vector == 4
+    with pytest.raises(UserError, match="did you mean 'haswell'"):
+        solve(problem, "haswel")
+    with pytest.raises(ValueError, match="'f16' is not a valid ElementType"):
+        conv2d(**sizes, element="f16")
 
 
 def test_local_searches_that_begin_with_small_tiles_find_the_best_plan_without_scip(
