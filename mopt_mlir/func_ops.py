@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mopt_mlir.bindings import bindings_of
+from mopt_mlir.bindings import bindings_of, enclosing_module
 
 VISIBILITY = "sym_visibility"
 """The attribute that functions which are private have."""
@@ -21,6 +21,15 @@ def functions_of(module: Any) -> list[Any]:
 def declarations_of(module: Any) -> list[Any]:
     """Those that have none: they are defined elsewhere."""
     return [op for op in _all_functions(module) if not len(op.regions[0].blocks)]
+
+
+def parameter_given(call: Any, number: int) -> list[Any]:
+    """The parameter that the operand `number` of a `func.call` becomes, if the function is known:
+    one value, or none."""
+    for function in functions_of(enclosing_module(call)):
+        if name_of(function) == call.attributes["callee"].value:
+            return [function.regions[0].blocks[0].arguments[number]]
+    return []
 
 
 def _all_functions(module: Any) -> list[Any]:

@@ -16,9 +16,10 @@ class LowerToLLVMPass(Pass):
 
     Tensors are bufferised: a tensor result of a public function becomes an output parameter that is
     written in place. Temporaries are freed; a `memref.alloc` with its own `memref.dealloc` is left
-    as it is. A public function whose buffers all have static shapes gets a plain C entry point,
-    one pointer per buffer; any other public function `f` gets `_mlir_ciface_f`, which takes MLIR's
-    memref descriptors. The attribute `mopt.entry` on each of them describes its parameters. A
+    as it is. A public function of which all shapes, strides and offsets are known, and which
+    returns no buffer and at most one scalar, gets a plain C entry point, one pointer per buffer;
+    any other public function `f` gets `_mlir_ciface_f`, which takes MLIR's memref descriptors. The
+    attribute `mopt.entry` on each of them describes its parameters. A
     function that is only declared is called like these. What is private and not used, such as plain
     weights that were packed, is dropped.
 

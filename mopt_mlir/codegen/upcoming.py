@@ -85,9 +85,9 @@ class NextWeights:
     `around` behind the last of these.
 
     Until then register tiles step along `along` in steps of `unit`, `tiles` times: each of them can
-    prefetch a part, into the cache `into`. `far` says that they are not in L2:
-    they are part of another tile of it, or nobody has read them before. Nobody has in the
-    `first_pass` through the weights, in which all of these are 0.
+    prefetch a part, into the cache `into`. `far` says that they are not in L2: they are part of
+    another tile of it, or nobody has read them before. Nobody has in the `first_pass` through the
+    weights, in which all of these are 0.
     """
 
     dim: str

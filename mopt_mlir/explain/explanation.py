@@ -105,7 +105,7 @@ class Forecast:
     `starting_seconds` what it takes to hand out work to cores; `slowest` is the longest of these
     and the transfers. `performance`, `compute_roof` (computing as the microkernel
     does, and nothing else) and `peak` (nothing but FMAs) are FLOP/s of all cores that take part.
-    `bound` is the seconds that no plan undercuts, None if it is not known.
+    `bound` is the seconds that no plan of the solver's undercuts, None if it is not known.
     """
 
     prediction: Prediction

@@ -27,6 +27,9 @@ _UNSIGNED = {
     "arith.minui": "min",
     "arith.maxui": "max",
 }
+_LOGICAL = {"arith.andi": "mul", "arith.ori": "max", "arith.xori": "ne"}
+"""Of single bits."""
+
 _COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 """The predicates of arith.cmpi in their order; the last four once more for unsigned numbers."""
 
@@ -55,6 +58,8 @@ def computed(operation: Any, numbers: Sequence[Size]) -> Size | None:
         return _constant(operation)
     if name == "arith.select":
         return compute("select", *numbers)
+    if name in _LOGICAL and _bits(operation.result) == 1:
+        return compute(_LOGICAL[name], *numbers)
     if name in _SIGNED:
         return _signed(_SIGNED[name], operation, numbers)
     if name in _UNSIGNED:
@@ -81,13 +86,13 @@ def _constant(operation: Any) -> Size | None:
 
 
 def _signed(how: str, operation: Any, numbers: Sequence[Size]) -> Size:
-    """Of signed numbers; those of 64 bits are taken for large enough."""
+    """Of signed numbers; those of 64 bits are large enough for what comes of sizes."""
     bits = _bits(operation.operands[0])
     if bits == 1:
         numbers = [compute("sub", 0, number) for number in numbers]
     found = compute(how, *numbers)
-    stays = how in _COMPARISONS or bits == _INDEX_BITS
-    return found if stays else wrapped(found, bits)
+    stays = bits == _INDEX_BITS and all(map(is_natural, numbers))
+    return found if stays or how in _COMPARISONS else wrapped(found, bits)
 
 
 def _unsigned(how: str, operation: Any, numbers: Sequence[Size]) -> Size:

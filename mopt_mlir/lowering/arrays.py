@@ -205,7 +205,7 @@ def _completed(shape: Sequence[int], strides: Sequence[int | None], size: int) -
     """`strides`, in bytes, with those that are None beyond all that the others reach, of elements
     of `size` bytes."""
     axes = zip(shape, strides, strict=True)
-    apart = max([size, *(abs(step) * extent for extent, step in axes if step is not None)])
+    apart = size + sum(abs(step) * max(extent - 1, 0) for extent, step in axes if step is not None)
     found: list[int] = []
     for extent, stride in zip(reversed(shape), reversed(strides), strict=True):
         if stride is None:

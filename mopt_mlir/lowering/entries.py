@@ -19,6 +19,7 @@ from mopt_mlir.func_ops import (
     functions_of,
     is_public,
     name_of,
+    parameter_given,
     set_argument_attributes,
     set_result_attributes,
 )
@@ -290,53 +291,58 @@ def _label(attributes: dict[str, Any], default: str) -> str:
     return str(name.value)
 
 
-_SAME_START = ("memref.cast", "memref.collapse_shape", "memref.expand_shape")
+_SAME_START = (
+    *("memref.cast", "memref.memory_space_cast", "memref.transpose"),
+    *("memref.collapse_shape", "memref.expand_shape"),
+)
 """Views whose first element is that of their operand."""
+
+_SLICES = ("memref.subview", "memref.reinterpret_cast")
+_BASES = {"memref.load": 0, "memref.store": 1, "vector.load": 0, "vector.store": 1}
+"""Which operand of an access the buffer is; its indices are behind it."""
 
 
 def _assumed_alignment(buffer: Any) -> int:
     """What a function, with those that it calls, assumes of the address of a parameter whenever it
     is called, in bytes."""
+    if not isinstance(buffer.type, bindings_of(buffer.type).ir.MemRefType):
+        return 1
     alignment, values, seen = 1, [buffer], {buffer}
     while values:
         value = values.pop()
         found: list[Any] = []
         for use in value.uses:
-            operation = use.owner.operation
+            operation, number = use.owner.operation, use.operand_number
             around = operation.block.owner.operation
             if around.name != "func.func" or operation.block != around.regions[0].blocks[0]:
                 continue  # in a branch or a loop, which may not run
             if operation.name == "memref.assume_alignment":
                 alignment = max(alignment, operation.attributes["alignment"].value)
                 found.append(operation.result)
-            elif operation.name in _SAME_START:
-                found.append(operation.result)
             elif operation.name == "func.call":
-                found += _given(operation, use.operand_number)
-            elif "alignment" in operation.attributes and _is_at_start(operation, value):
+                found += parameter_given(operation, number)
+            elif _begins_alike(operation):
+                found.append(operation.result)
+            elif "alignment" in operation.attributes and _is_at_start(operation, number):
                 alignment = max(alignment, operation.attributes["alignment"].value)
         values += [other for other in found if other not in seen]
         seen |= {*found}
     return alignment
 
 
-def _given(call: Any, number: int) -> list[Any]:
-    """The parameter of the callee that the operand `number` of `call` becomes, if it is known."""
-    module = call.parent
-    while module.name != "builtin.module":
-        module = module.parent
-    for function in functions_of(module):
-        if name_of(function) == call.attributes["callee"].value:
-            return [function.regions[0].blocks[0].arguments[number]]
-    return []
+def _begins_alike(operation: Any) -> bool:
+    """Whether an operation makes a view whose first element is that of its operand."""
+    if operation.name in _SLICES:
+        return not any(operation.attributes["static_offsets"])
+    return operation.name in _SAME_START
 
 
-def _is_at_start(access: Any, buffer: Any) -> bool:
-    """Whether a load or store begins at the first element of `buffer`."""
-    if not isinstance(buffer.type, bindings_of(access).ir.MemRefType):
+def _is_at_start(access: Any, number: int) -> bool:
+    """Whether a load or store begins at the first element of the operand `number`."""
+    if _BASES.get(access.name) != number:
         return False
-    indices = [v for v in access.operands if str(v.type) == "index"]
-    return len(indices) == buffer.type.rank and all(constant(v) == 0 for v in indices)
+    indices = list(access.operands)[number + 1 :]
+    return all(constant(index) == 0 for index in indices)
 
 
 def _numbered(stem: str, position: int, count: int) -> str:

@@ -65,16 +65,14 @@ def requirements(function: Any) -> tuple[Requirement, ...]:
 def _of_activation(activation: Activation, seen: set[Activation]) -> Iterator[Requirement]:
     seen.add(activation)
     for operation in inside(activation.function):
-        for value in filter(activation.is_dynamic, operation.operands):
-            activation.shape(value)  # one after the other, as a chain may be too long to recurse
         if operation.name == "func.call":
             callee = activation.callee(operation)
             if callee is not None and callee not in seen:
                 yield from _of_activation(callee, seen)
             elif callee is None and activation.is_lost:
                 yield _requirement(operation, 0, 0, None, None)
-        elif operation.name in _SLICES or any(
-            map(activation.is_dynamic, (*operation.operands, *operation.results))
+        elif any(map(activation.is_dynamic, (*operation.operands, *operation.results))) or (
+            operation.name in _SLICES and _is_sure(activation, operation)
         ):
             for requirement in _of_operation(activation, operation):
                 yield _where_taken(activation, operation, requirement)
@@ -82,7 +80,7 @@ def _of_activation(activation: Activation, seen: set[Activation]) -> Iterator[Re
 
 def _where_taken(activation: Activation, operation: Any, requirement: Requirement) -> Requirement:
     """What is demanded of an operation in branches whose conditions are known: nothing where one of
-    them is not taken."""
+    them is not taken, if it is known what was demanded."""
     block, function = operation.block, activation.function.operation
     size, needed = requirement.size, requirement.needed
     while size is not None and needed is not None:
@@ -155,18 +153,9 @@ def _of_structured(activation: Activation, operation: Any) -> Iterator[Requireme
             last = _last_index(expression, extents)
             reached = None
             if last is not None:  # without an iteration nothing is reached
-                runs = compute("gt", product(_extents_in(expression, extents)), 0)
+                runs = compute("gt", product(extents.values()), 0)
                 reached = compute("select", runs, compute("add", last, 1), 0)
             yield from _demand(operation, operand, axis, size, reached, exact=False)
-
-
-def _extents_in(expression: Any, extents: dict[int, Size]) -> Iterator[Size]:
-    """Of the loops in an expression, as far as they are known."""
-    if type(expression).__name__ == "AffineDimExpr":
-        yield extents[expression.position]
-    elif hasattr(expression, "lhs"):
-        yield from _extents_in(expression.lhs, extents)
-        yield from _extents_in(expression.rhs, extents)
 
 
 def _last_index(expression: Any, extents: dict[int, Size]) -> Size | None:
@@ -211,7 +200,7 @@ def _inside(activation: Activation, operation: Any, operand: int) -> Iterator[Re
     if it is sure to be taken. (Indices in front of an operand are often those of a loop that does
     not run, or of a branch that is not taken.)"""
     shape = activation.shape(operation.operands[operand])
-    is_sure = activation.depth == 0 and operation.block == activation.function.regions[0].blocks[0]
+    is_sure = _is_sure(activation, operation)
     for axis, (size, offset, count, stride) in enumerate(
         zip(shape, *activation.slice(operation, operand + 1), strict=True)
     ):
@@ -229,6 +218,11 @@ def _inside(activation: Activation, operation: Any, operand: int) -> Iterator[Re
         if is_sure and not begins and is_known(size) and is_known(missing):
             total = compute("add", size, missing)
             yield from _demand(operation, operand, axis, size, total, exact=False)
+
+
+def _is_sure(activation: Activation, operation: Any) -> bool:
+    """Whether an operation is carried out once whenever the function is called from outside."""
+    return activation.depth == 0 and operation.block == activation.function.regions[0].blocks[0]
 
 
 def _inserted(activation: Activation, operation: Any) -> Iterator[Requirement]:

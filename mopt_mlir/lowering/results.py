@@ -15,6 +15,7 @@ from mopt_mlir.func_ops import (
     declarations_of,
     functions_of,
     name_of,
+    parameter_given,
     set_argument_attributes,
 )
 from mopt_mlir.linalg.initializer import VIEWS
@@ -156,13 +157,21 @@ def _is_own_allocation(ir: Any, value: Any, entry: Any) -> bool:
 
 
 def _is_taken_to_be_aligned(buffer: Any) -> bool:
-    """Whether an access to a buffer, or to a part of it, says how its address is aligned."""
-    for use in buffer.uses:
-        operation = use.owner.operation
-        if operation.name == "memref.assume_alignment" or "alignment" in operation.attributes:
-            return True
-        if operation.name in VIEWS and any(map(_is_taken_to_be_aligned, operation.results)):
-            return True
+    """Whether an access to a buffer, or to a part of it, says how its address is aligned, also in
+    functions that it is given to."""
+    values, seen = [buffer], {buffer}
+    while values:
+        for use in values.pop().uses:
+            operation = use.owner.operation
+            if operation.name == "memref.assume_alignment" or "alignment" in operation.attributes:
+                return True
+            parts: list[Any] = []
+            if operation.name == "func.call":
+                parts = parameter_given(operation, use.operand_number)
+            elif operation.name in VIEWS:
+                parts = list(operation.results)
+            values += [part for part in parts if part not in seen]
+            seen |= {*parts}
     return False
 
 

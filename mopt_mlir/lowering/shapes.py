@@ -61,9 +61,16 @@ class Activation:
 
     def shape(self, value: Any) -> Shape:
         """The shape of a ranked tensor or memref."""
+        chain = []  # of values that have the shape of the next one: too many to recurse, perhaps
+        while value not in self._shapes and (source := self._alike(value)) is not None:
+            chain.append(value)
+            value = source
         if value not in self._shapes:
             known = self._shape_of(value) if self.is_dynamic(value) else None
             self._shapes[value] = self._completed(value, known)
+        for other in reversed(chain):
+            self._shapes[other] = self._completed(other, self._shapes[value])
+            value = other
         return self._shapes[value]
 
     def number(self, value: Any) -> Size:
@@ -153,6 +160,24 @@ class Activation:
         found = computed(operation, numbers) if is_arithmetic(operation) else None
         return self._unknown(value) if found is None else found
 
+    def _alike(self, value: Any) -> Any:
+        """The operand that has the shape of `value`, if that is open; None if there is none."""
+        if isinstance(value.owner, self._ir.Block) or not self.is_dynamic(value):
+            return None
+        operation = value.owner.operation
+        operands = list(operation.operands)
+        if operation.name in _ALIKE:
+            found = operands[_ALIKE[operation.name]]
+        elif operation.name.startswith("linalg."):
+            found = operands[len(operands) - len(operation.results) + self._position(value)]
+        elif operation.name.startswith(("arith.", "math.")):
+            if operation.name == "arith.select" and not self.has_shape(operands[0]):
+                return None  # the choices may have two sizes
+            return next(filter(self.has_shape, operands), None)
+        else:
+            return None
+        return found if self.has_shape(found) else None
+
     def _shape_of(self, value: Any) -> Shape | None:
         """The shape of a value whose type leaves it open; None if it is not known."""
         if isinstance(value.owner, self._ir.Block):
@@ -166,11 +191,6 @@ class Activation:
             return self._shape_of_region(operation, self._position(value))
         if operation.name == "scf.forall":
             return self._shape_of_shared(operation, self._position(value) - len(operation.results))
-        if operation.name.startswith("linalg."):
-            results, operands = len(operation.results), list(operation.operands)
-            return self.shape(operands[len(operands) - results + self._position(value)])
-        if operation.name.startswith(("arith.", "math.")):
-            return next((self.shape(v) for v in operation.operands if self.has_shape(v)), None)
         return None
 
     def _position(self, result: Any) -> int:
@@ -227,14 +247,6 @@ def _last(region: Any) -> Any:
     return operations[-1].operation
 
 
-def _like(operand: int) -> Callable[[Activation, Any], Shape | None]:
-    def shape(activation: Activation, operation: Any) -> Shape | None:
-        source = operation.operands[operand]
-        return activation.shape(source) if activation.has_shape(source) else None
-
-    return shape
-
-
 def _allocated(activation: Activation, operation: Any, others: int = 0) -> Shape | None:
     """Of what is allocated: the sizes that the type leaves open are the first operands, but for so
     many others."""
@@ -254,11 +266,9 @@ def _allocated_tensor(activation: Activation, operation: Any) -> Shape | None:
 
 
 def _selected(activation: Activation, operation: Any) -> Shape | None:
-    """Of one of two values, element by element or as a whole: these may have other sizes then."""
+    """Of one of two values as a whole: these may have two sizes."""
     condition, *choices = operation.operands
     first, second = map(activation.shape, choices)
-    if first == second or activation.has_shape(condition):
-        return first
     taken = activation.number(condition)
     pairs = zip(first, second, strict=True)
     return tuple(a if a == b else compute("select", taken, a, b) for a, b in pairs)
@@ -328,10 +338,14 @@ def product(sizes: Iterable[Size]) -> Size:
     return fold("mul", [1, *sizes])
 
 
+_ALIKE: Mapping[str, int] = {
+    **dict.fromkeys(("tensor.cast", "memref.cast", "bufferization.clone"), 0),
+    **dict.fromkeys(("bufferization.to_tensor", "bufferization.to_buffer"), 0),
+    **dict.fromkeys(("tensor.insert_slice", "tensor.insert"), 1),
+}
+"""Which operand the result has the shape of, by operation."""
+
 _SHAPES: Mapping[str, Callable[[Activation, Any], Shape | None]] = {
-    **dict.fromkeys(("tensor.cast", "memref.cast", "bufferization.clone"), _like(0)),
-    **dict.fromkeys(("bufferization.to_tensor", "bufferization.to_buffer"), _like(0)),
-    **dict.fromkeys(("tensor.insert_slice", "tensor.insert"), _like(1)),
     **dict.fromkeys(("tensor.empty", "memref.alloc", "memref.alloca"), _allocated),
     **dict.fromkeys(("tensor.extract_slice", "memref.subview"), _sliced),
     **dict.fromkeys(("tensor.expand_shape", "memref.expand_shape"), _expanded),

@@ -41,7 +41,7 @@ def menu(problem: Problem, machine: Machine) -> tuple[Microkernel, ...]:
 
 
 def reduction_order(problem: Problem) -> tuple[str, ...]:
-    """Reduction loops, outermost first: the dim with the largest step in the input first, so that
+    """Reduction loops, outermost first: the dim with the largest pitch in the input first, so that
     the broadcasts (and packed weights) are read in memory order."""
     pitches = {dim: problem.input.pitch(dim) for dim in problem.reduction_dims}
     known = {dim: pitch for dim, pitch in pitches.items() if pitch is not None}

@@ -83,7 +83,9 @@ def _parser() -> Parser:
         help=f"seconds for an operator (default {TIME_LIMIT:g})",
     )
     parser.add_argument(
-        "--gap", type=float, help=f"stop when no plan can be better by more (default {GAP})"
+        "--gap",
+        type=float,
+        help=f"stop when no other plan to choose from can be better by more (default {GAP})",
     )
     add_jobs_option(parser)
     parser.add_argument(

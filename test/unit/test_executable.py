@@ -731,6 +731,8 @@ def test_an_alignment_that_is_assumed_is_asked_of_callers():
            %x = memref.assume_alignment %c, 64 : memref<?xf32>""",
         "%v = vector.load %a[%c0] {alignment = 64 : i64} : memref<64xf32>, vector<16xf32>",
         "func.call @inner(%a) : (memref<64xf32>) -> ()",
+        """%c = memref.subview %a[0] [32] [1] : memref<64xf32> to memref<32xf32, strided<[1]>>
+           %x = memref.assume_alignment %c, 64 : memref<32xf32, strided<[1]>>""",
     ],
 )
 def test_an_alignment_that_views_accesses_and_callees_assume_is_asked_of_callers(body):

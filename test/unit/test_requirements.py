@@ -581,3 +581,61 @@ def test_long_chains_of_tensors_are_followed_one_by_one():
     assert f(ones(2), ones(2), 3.0).tolist() == [4, 2]
     with pytest.raises(ValueError, match=r"needs 2 elements .*has 3"):
         f(ones(2), ones(3), 3.0)
+
+
+def test_long_chains_in_loops_and_functions_are_followed_one_by_one():
+    lines = [f"%t{i + 1} = tensor.insert %v into %t{i}[%c0] : tensor<?xf32>" for i in range(500)]
+    chain = "\n".join(lines)
+    source = f"""
+    func.func private @inner(%t0: tensor<?xf32>, %v: f32) -> tensor<?xf32> {{
+      %c0 = arith.constant 0 : index
+      {chain}
+      return %t500 : tensor<?xf32>
+    }}
+    func.func @f(%a: tensor<?xf32>, %b: tensor<?xf32>, %v: f32) -> tensor<?xf32> {{
+      %c0 = arith.constant 0 : index
+      %c1 = arith.constant 1 : index
+      %c3 = arith.constant 3 : index
+      %r = scf.for %i = %c0 to %c3 step %c1 iter_args(%t0 = %a) -> tensor<?xf32> {{
+        {chain}
+        scf.yield %t500 : tensor<?xf32>
+      }}
+      %s = call @inner(%r, %v) : (tensor<?xf32>, f32) -> tensor<?xf32>
+      %0 = arith.addf %s, %b : tensor<?xf32>
+      return %0 : tensor<?xf32>
+    }}"""
+    f = function(source)
+    assert f(ones(2), ones(2), 3.0).tolist() == [4, 2]
+    with pytest.raises(ValueError, match=r"needs 2 elements .*has 3"):
+        f(ones(2), ones(3), 3.0)
+
+
+@pytest.mark.parametrize("size", ["?", "5"])
+def test_conditions_may_be_joined(size):
+    """With a front that only one of them excludes; and what is static is the module's own."""
+    f = function(
+        f"""func.func @f(%a: memref<{size}xf32>, %b: memref<2xf32>, %n: index) {{
+          %c0 = arith.constant 0 : index
+          %c3 = arith.constant 3 : index
+          %low = arith.cmpi sge, %n, %c0 : index
+          %high = arith.cmpi sle, %n, %c3 : index
+          %fits = arith.andi %low, %high : i1
+          scf.if %fits {{
+            %s = memref.subview %a[%n] [2] [1]
+                : memref<{size}xf32> to memref<2xf32, strided<[1], offset: ?>>
+            memref.copy %s, %b : memref<2xf32, strided<[1], offset: ?>> to memref<2xf32>
+          }}
+          return
+        }}"""
+    )
+    for n, first in ((-1, 0), (0, 1), (3, 4), (4, 0)):
+        b = np.zeros(2, np.float32)
+        f(np.arange(1, 6, dtype=np.float32), b, n)
+        assert b[0] == first
+
+
+def test_a_condition_that_wraps_around_is_not_taken_for_false():
+    """Where `n + 2` is so large that the machine makes a negative number of it, the branch is
+    taken."""
+    with pytest.raises(ValueError, match=r"'memref.subview' .*needs at least"):
+        function(IF_IT_FITS)(ones(5), ones(2), 2**63 - 1)

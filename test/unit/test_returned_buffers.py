@@ -5,6 +5,7 @@ import pytest
 
 from mopt_mlir import UserError, compile
 from mopt_mlir.buffers import aligned_bytes
+from mopt_mlir.lowering.arrays import _completed
 
 F32 = np.float32
 
@@ -187,3 +188,29 @@ def test_a_buffer_that_is_accessed_as_aligned_stays_the_functions_own():
     out, a = memory[4:68].view(np.float32), np.arange(16, dtype=np.float32)
     function(a, out=out)
     assert np.array_equal(out, a)
+
+
+def test_what_is_returned_has_the_alignment_that_a_callee_assumes():
+    text = """
+    func.func private @fill(%a: memref<64xf32>) {
+      %one = arith.constant 1.0 : f32
+      %x = memref.assume_alignment %a, 64 : memref<64xf32>
+      linalg.fill ins(%one : f32) outs(%x : memref<64xf32>)
+      return
+    }
+    func.func @f() -> memref<64xf32> {
+      %b = memref.alloc() {alignment = 64} : memref<64xf32>
+      call @fill(%b) : (memref<64xf32>) -> ()
+      return %b : memref<64xf32>
+    }"""
+    memory = np.zeros(96, F32)
+    first = -memory.ctypes.data // 4 % 16
+    shifted = memory[first + 1 : first + 65]
+    compile(text)["f"](out=shifted)  # the caller's need not be aligned
+    assert (shifted == 1).all()
+
+
+def test_strides_that_are_left_open_keep_elements_apart():
+    assert _completed((4, 4, 3), (16, 20, None), 4) == [16, 20, 4 + 3 * 16 + 3 * 20]
+    assert _completed((1, 8), (4_000_000, None), 4) == [4_000_000, 4]
+    assert _completed((2, 3), (None, None), 8) == [24, 8]

@@ -634,12 +634,12 @@ def test_ours_are_compared_with_the_best_other_whose_result_is_right():
 
 LEARNT = re.compile(r"[Mm]easured|[Ff]itted|own plans|[Ss]ampled plans")
 MEASURED_APART = {
-    "AHEAD_CYCLES",  # one of `lookahead.INPUT`, which is listed
+    "AHEAD_CYCLES",  # one of `lookahead.INPUT_FORESIGHT`, which is listed
     "CONFLICT_CYCLES",  # microkernels by themselves
     "EACH_UP_TO",  # how calibration measures
     "FORMAT",
     "GAP",
-    "OUTPUT_KEPT",  # one of `lookahead.OUTPUT`, which is listed
+    "OUTPUT_KEPT",  # one of `lookahead.OUTPUT_FORESIGHT`, which is listed
     "WARM_UP",
 }
 

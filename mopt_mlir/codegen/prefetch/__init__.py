@@ -1,1 +1,1 @@
-"""Software prefetches: one module for each kind of data."""
+"""Software prefetches, by kind of data and how it lies; that of partial sums is in `partials`."""
