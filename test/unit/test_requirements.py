@@ -568,12 +568,16 @@ def test_values_that_are_used_twice_are_looked_at_once_however_long_the_chain():
         function(values, 5)
 
 
+CHAIN = "\n".join(
+    f"%t{i + 1} = tensor.insert %v into %t{i}[%c0] : tensor<?xf32>" for i in range(500)
+)
+"""From %t0 to %t500: longer than Python may recurse."""
+
+
 def test_long_chains_of_tensors_are_followed_one_by_one():
-    """Longer than Python may recurse."""
-    lines = [f"%t{i + 1} = tensor.insert %v into %t{i}[%c0] : tensor<?xf32>" for i in range(500)]
     source = f"""func.func @f(%t0: tensor<?xf32>, %b: tensor<?xf32>, %v: f32) -> tensor<?xf32> {{
       %c0 = arith.constant 0 : index
-      {chr(10).join(lines)}
+      {CHAIN}
       %0 = arith.addf %t500, %b : tensor<?xf32>
       return %0 : tensor<?xf32>
     }}"""
@@ -584,12 +588,10 @@ def test_long_chains_of_tensors_are_followed_one_by_one():
 
 
 def test_long_chains_in_loops_and_functions_are_followed_one_by_one():
-    lines = [f"%t{i + 1} = tensor.insert %v into %t{i}[%c0] : tensor<?xf32>" for i in range(500)]
-    chain = "\n".join(lines)
     source = f"""
     func.func private @inner(%t0: tensor<?xf32>, %v: f32) -> tensor<?xf32> {{
       %c0 = arith.constant 0 : index
-      {chain}
+      {CHAIN}
       return %t500 : tensor<?xf32>
     }}
     func.func @f(%a: tensor<?xf32>, %b: tensor<?xf32>, %v: f32) -> tensor<?xf32> {{
@@ -597,7 +599,7 @@ def test_long_chains_in_loops_and_functions_are_followed_one_by_one():
       %c1 = arith.constant 1 : index
       %c3 = arith.constant 3 : index
       %r = scf.for %i = %c0 to %c3 step %c1 iter_args(%t0 = %a) -> tensor<?xf32> {{
-        {chain}
+        {CHAIN}
         scf.yield %t500 : tensor<?xf32>
       }}
       %s = call @inner(%r, %v) : (tensor<?xf32>, f32) -> tensor<?xf32>
