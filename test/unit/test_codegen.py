@@ -23,6 +23,8 @@ from mopt_mlir.linalg.extract import extract
 from mopt_mlir.machine import host
 from mopt_mlir.microkernel import MOST_ACCUMULATORS, Microkernel
 from mopt_mlir.normal_form import normalise
+from mopt_mlir.pipeline.loading import load_module, run_passes
+from mopt_mlir.pipeline.pass_registry import create
 from mopt_mlir.plan import LEVELS, PREFETCH_LEVELS, Level, Plan
 from mopt_mlir.planning.plan_attribute import attach
 from mopt_mlir.problem import Problem
@@ -254,3 +256,26 @@ def test_rows_that_crowd_the_cache(k: int, c: int, packing: str) -> None:
     tile = {"k": k, "w": 6, "c": c}
     plan = Plan("crowded", 1, kernel, (Level("L2", ("c", "k", "w"), tile),), {}, packing)
     check(workload, attached(workload.mlir(), lambda _: plan), 0)
+
+
+@pytest.mark.parametrize(("panel", "following"), [(64, False), (32, True)])
+def test_loops_outside_of_packing_do_not_move_in_panels(panel: int, following: bool) -> None:
+    """With one panel for each block of channels there is none that is read next."""
+    plan = f"""mopt.plan = {{machine = "znver4", threads = 1,
+      microkernel = {{lanes = "k", vector = 16, tile = {{w = 4, k = {panel}}}, reduction = ["c"]}},
+      levels = [
+        {{name = "L3", order = ["k", "c", "w"], tile = {{k = 64, w = 64, c = 2048}}}},
+        {{name = "L1", order = ["k", "c", "w"], tile = {{k = {panel}, w = 8, c = 2048}}}}],
+      packing = "L3"}}"""
+    types = "memref<1x8x8x4096xf32>", "memref<1x1x4096x64xf32>", "memref<1x8x8x64xf32>"
+    module = load_module(
+        f"""func.func @f(%x: {types[0]}, %w: {types[1]}, %o: {types[2]}) {{
+          linalg.conv_2d_nhwc_hwcf {{{plan}}}
+              ins(%x, %w : {types[0]}, {types[1]}) outs(%o : {types[2]})
+          return
+        }}"""
+    )
+    run_passes(module, create("mopt-tile"))
+    panels = f"memref<{64 // panel}x2048x{panel}xf32>"
+    asked = [line for line in str(module).splitlines() if "prefetch" in line and panels in line]
+    assert bool(asked) == following

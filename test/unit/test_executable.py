@@ -712,6 +712,15 @@ def test_an_alignment_that_is_assumed_is_asked_of_callers():
         memref.copy %x, %o : memref<64xf32> to memref<64xf32>
       }
       return
+    }
+    func.func @perhaps(%c: i1, %a: memref<64xf32>, %o: memref<64xf32>) {
+      cf.cond_br %c, ^copy, ^end
+    ^copy:
+      %x = memref.assume_alignment %a, 64 : memref<64xf32>
+      memref.copy %x, %o : memref<64xf32> to memref<64xf32>
+      cf.br ^end
+    ^end:
+      return
     }"""
     executable = mopt_mlir.compile(text)
     output, memory = np.zeros(64, F32), np.ones(96, F32)
@@ -722,6 +731,7 @@ def test_an_alignment_that_is_assumed_is_asked_of_callers():
     with pytest.raises(ValueError, match=r"'a': its address 0x.* is not a multiple of 64 bytes"):
         executable["always"](shifted, output)
     executable["maybe"](False, shifted, output)
+    executable["perhaps"](False, shifted, output)
 
 
 @pytest.mark.parametrize(
