@@ -32,7 +32,8 @@ def normalise(problem: Problem) -> tuple[Problem, Groups]:
         return replace(tensor, axes=axes)
 
     found = [_without_single(restrict(tensor)) for tensor in problem.tensors]
-    problem = Problem(kept, *(tensor for tensor, _ in found))
+    input_, weights, output = (tensor for tensor, _ in found)
+    problem = replace(problem, dims=kept, input=input_, weights=weights, output=output)
     groups: Groups = {tensor.name: merged for tensor, merged in found}
     while (fused := _fuse_once(problem, groups)) is not None:
         problem, groups = fused
@@ -74,11 +75,11 @@ def _fuse_once(problem: Problem, groups: Groups) -> tuple[Problem, Groups] | Non
             new["input"] = _merge(groups["input"], at_input)
             new["output"] = _merge(groups["output"], at_output)
             return (
-                Problem(
-                    dims,
-                    _drop_axis(problem.input, at_input),
-                    problem.weights,
-                    _drop_axis(problem.output, at_output),
+                replace(
+                    problem,
+                    dims=dims,
+                    input=_drop_axis(problem.input, at_input),
+                    output=_drop_axis(problem.output, at_output),
                 ),
                 new,
             )

@@ -133,12 +133,17 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Problem:
-    """`output[...] += input[...] * weights[...]` over all values of `dims`."""
+    """`output[...] += input[...] * weights[...]` over all values of `dims`.
+
+    `accumulates` says that what the output holds before counts; otherwise the sums start from a
+    scalar or a bias, and the output need not be read.
+    """
 
     dims: tuple[Dim, ...]
     input: Tensor
     weights: Tensor
     output: Tensor
+    accumulates: bool = False
 
     @property
     def tensors(self) -> tuple[Tensor, Tensor, Tensor]:

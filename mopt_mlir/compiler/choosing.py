@@ -68,12 +68,12 @@ class _Chooser:
     target: Target
     planning: Planning
     bindings: Bindings
-    chosen: dict[tuple[Problem, bool, bool], Plan | None] = field(default_factory=dict)
+    chosen: dict[tuple[Problem, bool], Plan | None] = field(default_factory=dict)
 
     def choose(self, convolution: Convolution) -> None:
         problem, _ = normalise(convolution.problem)
         constant = constant_value(convolution.weights, self.bindings)
-        key = problem, constant is not None, convolution.initializer is None
+        key = problem, constant is not None
         if key not in self.chosen:
             self.chosen[key] = self._plan(convolution, problem, constant)
         plan = self.chosen[key]
@@ -84,7 +84,7 @@ class _Chooser:
         """From the plan cache, else measured; None if there is none, for `mopt-tile` to say."""
         machine, cache = self.planning.machine, self.planning.cache
         request = self.planning.request_for(constant_weights=constant is not None)
-        setting = repr((self.target, _host(), convolution.initializer is None))
+        setting = repr((self.target, _host()))
         key = key_of(
             problem, machine, request, candidates=self.options.candidates, measured=setting
         )

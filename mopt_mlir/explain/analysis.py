@@ -10,8 +10,7 @@ from mopt_mlir.explain.completion import NotPredictableError, completed
 from mopt_mlir.explain.explanation import CacheUse, Explanation, Forecast, Registers, Transfer
 from mopt_mlir.loop_nest import LoopNest
 from mopt_mlir.machine.machine import Machine
-from mopt_mlir.model.classes import class_name
-from mopt_mlir.model.cost import MEMORY, busy_times, predict
+from mopt_mlir.model.cost import MEMORY, busy_times, class_names, predict
 from mopt_mlir.model.microkernel import load_cycles, tile_kinds
 from mopt_mlir.model.rates import Rates
 from mopt_mlir.model.room import cache_bytes, usable
@@ -111,11 +110,12 @@ def _registers(problem: Problem, machine: Machine, plan: Plan) -> Registers:
 
 
 def _caches(problem: Problem, machine: Machine, plan: Plan) -> tuple[CacheUse, ...]:
+    classes = class_names(problem, plan)
     return tuple(
         CacheUse(
             name=level.name,
             tile=dict(level.tile),
-            order_class=class_name(problem, level.order),
+            order_class=classes[level.name],
             footprint=cache_bytes(
                 problem,
                 machine,

@@ -8,7 +8,7 @@ for a convolution; its loops are told by the operands that they index.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
@@ -83,6 +83,7 @@ def extract(operation: Any, bindings: Bindings) -> Convolution:
         raise UnsupportedError(str(error)) from None
     output = operation.operands[2]
     initializer = initializer_of(operation, output, problem, on_tensors, bindings)
+    problem = replace(problem, accumulates=initializer is None)
     return Convolution(operation, problem, on_tensors, initializer)
 
 
@@ -180,13 +181,11 @@ def _problem(operation: Any, types: list[Any], element: ElementType, bindings: B
         Dim(name, extents[name], role)
         for name, role in sorted(roles.values(), key=lambda item: order.index(item[0]))
     )
-    return Problem(
-        dims,
-        *(
-            Tensor(name, element, tuple(axes), _strides(type_, axes, extents, bindings))
-            for name, axes, type_ in zip(TENSORS, forms, types, strict=True)
-        ),
+    input_, weights, output = (
+        Tensor(name, element, tuple(axes), _strides(type_, axes, extents, bindings))
+        for name, axes, type_ in zip(TENSORS, forms, types, strict=True)
     )
+    return Problem(dims, input_, weights, output)
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ reductions are the *classes*: eight of the 5040 orders of a 2-d convolution.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -53,11 +54,11 @@ def reuse_of(problem: Problem, order: tuple[str, ...]) -> tuple[Reuse, ...]:
     return _reuse(_accesses(problem), order)
 
 
-def class_name(problem: Problem, order: tuple[str, ...]) -> str:
-    """The innermost loops of `order` up to the first that moves the input, without loops that
-    never iterate: the paper's class with innermost `wt, kt` is `wk`."""
-    moving = tuple(dim for dim in order if problem.extent(dim) > 1)
-    return _name(_accesses(problem), moving)
+def class_name(problem: Problem, order: Sequence[str], live: Collection[str]) -> str:
+    """The innermost loops of `order` up to the first that moves the input, of those that are
+    `live`, which run more than once: the paper's class with innermost `wt, kt` is `wk`. It is
+    `none` where there are none."""
+    return _name(_accesses(problem), tuple(dim for dim in order if dim in live))
 
 
 def permutation_classes(problem: Problem) -> tuple[PermutationClass, ...]:

@@ -183,8 +183,11 @@ def memory_axes(
             tap = pitches[closest].get(closest.filter or "", image)
             part = replace(part, line=line, image_pitch=image, tap_pitch=tap)
             apart = [pitch for by_dim in others.values() for pitch in by_dim.values()]
+            known = _is_known(problem, tensor)  # or rows may begin anywhere
             part = replace(
-                part, grain=gcd(line, *apart), joined=_joined(problem, part, rows, pitches)
+                part,
+                grain=gcd(line, *apart) if known else 1,
+                joined=known and _joined(problem, part, rows, pitches),
             )
         elif part.axis == rows:
             part = replace(part, gaps=gaps)
@@ -208,6 +211,14 @@ def _joined(
     image, taps = problem.extent(rows.image), problem.extent(rows.filter or "")
     reach = rows.dilation * (taps - 1) if rows.filter else 0
     return rows.touched(image, taps) == rows.stride * (image - 1) + reach + 1
+
+
+def _is_known(problem: Problem, tensor: Tensor) -> bool:
+    """Whether the strides of all axes that move are known."""
+    return all(
+        stride is not None or all(problem.extent(dim) == 1 for dim in form.dims)
+        for form, stride in zip(tensor.axes, tensor.strides, strict=True)
+    )
 
 
 def _pitches(problem: Problem, tensor: Tensor) -> dict[Axis, dict[str, int]]:

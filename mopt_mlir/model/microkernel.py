@@ -102,7 +102,7 @@ class RegisterWork(NamedTuple):
     Compute takes `cycles + cycles_per_visit * visits`; the registers exchange `input + weights +
     output + output_per_visit * visits` elements with L1. (More than one visit means that a
     reduction dim is split at some level: accumulators go back to memory in between. The first visit
-    starts from the fill value and loads nothing, so `cycles` and `output` carry a negative part.)
+    loads nothing, unless the problem accumulates, so `cycles` and `output` carry a negative part.)
     """
 
     cycles: float = 0.0
@@ -122,7 +122,8 @@ class TileOperations:
     evicted, or that a load crosses; at each visit `stored_cycles` in which the sums are stored,
     `evicted_cycles` for lines of sums that were evicted, and `sum_lines` that it leaves to the next
     one; once, `finish_cycles` in which the sums are stored to the output. A step reads `input` and
-    `weights` elements, and `output` elements are written.
+    `weights` elements, and `output` elements are written; where the problem `accumulates`, the
+    first visit reads them as well.
     """
 
     steps: int
@@ -137,6 +138,7 @@ class TileOperations:
     input: int
     weights: int
     output: int
+    accumulates: bool = False
 
     def step_cycles(self, machine: Machine) -> float:
         """Cycles of one of the outer products, all that it waits for included."""
@@ -147,12 +149,13 @@ class TileOperations:
         """As if visits did not overlap with each other."""
         save = self.stored_cycles + self.evicted_cycles
         restore = self.accumulators * self.slots / machine.loads_per_cycle
+        saved = save + (0.0 if self.accumulates else restore)
         return RegisterWork(
-            cycles=self.steps * self.step_cycles(machine) + self.finish_cycles - save - restore,
+            cycles=self.steps * self.step_cycles(machine) + self.finish_cycles - saved,
             cycles_per_visit=CALL_CYCLES + save + restore,
             input=self.input * self.steps,
             weights=self.weights * self.steps,
-            output=-self.output,
+            output=0 if self.accumulates else -self.output,
             output_per_visit=2 * self.output,
         )
 
@@ -291,6 +294,7 @@ def _register_tile(
         input=input_,
         weights=weights,
         output=rows * tile[kernel.lanes],
+        accumulates=problem.accumulates,
     )
 
 

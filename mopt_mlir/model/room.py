@@ -11,7 +11,7 @@ from mopt_mlir.machine.machine import Machine
 from mopt_mlir.model.conflicts import PAGE, row_pitch
 from mopt_mlir.model.footprint import MemoryAxis, footprint, memory_axes, occupied
 from mopt_mlir.model.packing import PACKED_COPIES
-from mopt_mlir.problem import TENSORS, Problem, Tensor
+from mopt_mlir.problem import TENSORS, Problem, Role, Tensor
 
 HALF_PAGE = PAGE // 2
 """Bytes. (Weights in place whose rows lie so far apart, own plans on Zen 4 that change, medians of
@@ -72,8 +72,9 @@ def _pixel_bytes(problem: Problem, machine: Machine, level: str) -> int:
     warm and cold, M8 4% more and 5% less. Rows of pixels take no more than their lines: of six 1x1
     layers with channels in front, cold, four would take 2 to 18% more time, two 6% less.)
     """
-    in_rows = any(problem.input.pitch(dim) == 1 for dim in problem.parallel_dims)
-    part = 0.0 if in_rows else machine.pixel_room or 0.0
+    channels = [dim for dim in problem.by_role(Role.CHANNEL) if problem.extent(dim) > 1]
+    channels_last = any(problem.input.pitch(dim) == 1 for dim in channels)
+    part = machine.pixel_room or 0.0 if channels_last else 0.0
     cache = machine.cache(level)
     return int(part * min(row_pitch(problem, problem.input), cache.size // cache.ways))
 

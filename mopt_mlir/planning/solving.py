@@ -70,8 +70,12 @@ def check_jobs(jobs: int) -> None:
 def longer_search(request: Request) -> str:
     """How to get a plan for which there was too little time."""
     seconds = max(_LONGER, 10 * request.time_limit)
+    threads = f" --threads {request.threads}" * (request.threads > 1)
     gap = f" --gap {request.gap:g}" * (request.gap != GAP)
-    return f"mopt-plan{gap} --time-limit {seconds:g} looks longer, and keeps what it finds"
+    return (
+        f"mopt-plan{threads}{gap} --time-limit {seconds:g}, with the same --machine, looks longer, "
+        "and keeps what it finds by then"
+    )
 
 
 @dataclass(frozen=True)

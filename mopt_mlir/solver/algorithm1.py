@@ -51,8 +51,6 @@ def algorithm1(
     space, which holds for every plan but is seldom reached. After `time_limit` seconds the levels
     that are still open keep the tiles of the last step. Errors as for `solve`.
     """
-    if threads < 1:
-        raise ValueError(f"threads is {threads}; at least one is needed")
     problem.check_size()
     deadline = perf_counter() + time_limit
     options = choices(problem, machine, threads, constant_weights=constant_weights)

@@ -72,7 +72,7 @@ def candidates(
     pools: list[_Pool] = []
     for choice in _varied(found):
         if not pools or perf_counter() < deadline:
-            pools.append(_pool(found, choice))
+            pools.append(_pool(found, choice, deadline))
     pools = [pool for pool in pools if len(pool.cost)]
     first = plan_of(found.evaluate, found.tiling, threads)
     plans = [first, *(plan_of(*one, threads) for one in _spread(found, pools, k - 1))]
@@ -99,12 +99,13 @@ def _varied(found: Certified) -> list[Choice]:
     return [mine, *ordered[: CHOICES - 1]]
 
 
-def _pool(found: Certified, choice: Choice) -> _Pool:
-    """The tilings around the best one of a choice that cost little more than the best of all."""
+def _pool(found: Certified, choice: Choice, deadline: float) -> _Pool:
+    """The tilings around the best one of a choice that cost little more than the best of all; after
+    the `deadline`, around the first that fits."""
     evaluate = Evaluator(found.problem, found.machine, choice)
     sizes = found.tiling * found.evaluate.unit
     start = evaluate.nest(np.rint(sizes / evaluate.unit).astype(np.int64))
-    best = descend(evaluate, start)
+    best = descend(evaluate, start, deadline)
     tilings = (start if best is None else best.tiling)[None]
     if best is not None:
         tilings = np.unique(np.concatenate([tilings, moves(evaluate, best.tiling)]), axis=0)

@@ -65,8 +65,8 @@ def solve(
 
     Raises NoPlanError (a ValueError) where nothing can be vectorised, where not even single
     register tiles fit into the caches, and for dims that are too long; ValueError for `threads`
-    below 1, for a `gap` that is not between 0 and 1, and for an unknown solver; UserError for an
-    unknown machine.
+    below 1 or more than the machine has cores, for a `gap` that is not between 0 and 1, and for an
+    unknown solver; UserError for an unknown machine.
     """
     machine = resolve(machine) if isinstance(machine, str) else machine
     if solver not in SOLVERS:
@@ -94,8 +94,6 @@ def certify(
     time_limit: float,
 ) -> Certified:
     """The search behind `solve`, whose arguments and errors these are."""
-    if threads < 1:
-        raise ValueError(f"threads is {threads}; at least one is needed")
     if not 0 < gap < 1:  # which a NaN is not, either
         raise ValueError(f"gap is {gap}, not between 0 and 1")
     problem.check_size()

@@ -17,15 +17,12 @@ from mopt_mlir.solver.arrays import Floats
 from mopt_mlir.solver.incumbent import Incumbent
 from mopt_mlir.solver.relaxation import STARTS, Formulation
 from mopt_mlir.solver.space import Choice
-
-TABLE = 100
-"""Dims with at most so many useful sizes are exact in the SCIP model, if all choices agree on the
-grid of register tiles."""
+from mopt_mlir.solver.variables import TABLE
 
 EXACT = 2000
-"""As `TABLE`, in the last attempt, which takes several times as long where it makes a difference:
-all but huge dims (one of a million has so many useful sizes), whose tables would take longer than
-they are worth."""
+"""As `TABLE`, if all choices agree on the grid of register tiles, in the last attempt, which takes
+several times as long where it makes a difference: all but huge dims (one of a million has so many
+useful sizes), whose tables would take longer than they are worth."""
 
 NODES = 30
 """Branch-and-bound nodes of the first attempt, which mostly ends with fewer: if not, a better plan

@@ -135,7 +135,12 @@ def shares(problem: Problem, choice: Choice, along: str | None = None) -> tuple[
 def choices(
     problem: Problem, machine: Machine, threads: int, *, constant_weights: bool
 ) -> list[Choice]:
-    """Every choice for `problem`, the most promising first."""
+    """Every choice for `problem`, the most promising first. Raises ValueError for fewer `threads`
+    than one, or more than there are cores."""
+    if threads < 1:
+        raise ValueError(f"threads is {threads}; at least one is needed")
+    if threads > machine.cores:
+        raise ValueError(f"threads is {threads}; '{machine.name}' has {machine.cores} cores")
     found = []
     once = _Once(problem, machine)
     kernels = [
@@ -144,7 +149,6 @@ def choices(
         for reading in _readings(problem, kernel, constant_weights)
     ]
     for kernel, reads_panels, packs in kernels:
-        streams = can_stream(problem, machine, kernel)
         kinds = tile_kinds(problem, machine, kernel, panels=reads_panels)
         grain = _grain(problem, kernel) if packs else {}
         units = {
@@ -168,7 +172,7 @@ def choices(
                 rates,
                 reads_panels=reads_panels,
                 packs=packs,
-                streams=streams,
+                streams=can_stream(problem, machine, kernel, rates.cores),
                 grain=grain,
                 bound=0.0,
             )

@@ -31,9 +31,10 @@ from mopt_mlir.solver.sizes import (
 )
 from mopt_mlir.solver.space import Choice, covered_points
 
-ROUGH = 100
-"""Tables of dims with more sizes than this also have those sizes that differ from the next smaller
-one in nothing but what a core covers."""
+TABLE = 100
+"""Dims with at most so many useful sizes are tables at first. Where tables may be larger, those of
+dims that are split also have the sizes that differ from the next smaller one in nothing but what a
+core covers."""
 
 WHOLE_TRIPS = 4
 """Up to how many tiles of the outermost level are counted in whole numbers along a dim."""
@@ -169,7 +170,7 @@ class Variables:
         sizes = with_fewer_lines(tile_sizes(extent, units, covered), extent, sorted(units), along)
         ways = {choice.ways(dim) for choice in self.choices}
         is_split = len(units) == len(ways) == 1 and max(ways) > 1
-        if is_split and table > ROUGH and len(sizes) <= table:
+        if is_split and table > TABLE and len(sizes) <= table:
             sizes = with_smaller_shares(sizes, extent, *units, *ways)
         largest = largest_of(sizes, extent, min(units) if len(units) == 1 else 1)
         self.until[dim] = dict(zip(sizes, largest, strict=True))

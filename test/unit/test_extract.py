@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -50,7 +51,7 @@ def test_named_operation_equals_problem_by_hand(package: str) -> None:
         "{strides = dense<[2, 3]> : tensor<2xi64>, dilations = dense<[1, 4]> : tensor<2xi64>}",
     )
     by_hand = conv2d(n=2, k=7, h=6, w=5, c=5, r=3, s=2, stride=(2, 3), dilation=(1, 4))
-    assert convolution(text, package).problem == by_hand
+    assert convolution(text, package).problem == replace(by_hand, accumulates=True)
 
 
 def test_two_image_dims_alone() -> None:
@@ -274,6 +275,7 @@ def test_a_fill_that_was_made_generic(package: str) -> None:
     assert found.initializer is not None
     assert str(found.initializer.fill.type) == "f32"
     assert found.initializer.bias is None
+    assert not found.problem.accumulates
 
 
 def test_no_context_is_needed_to_find_a_bias() -> None:
@@ -287,7 +289,9 @@ def test_no_context_is_needed_to_find_a_bias() -> None:
 def test_a_bias_whose_elements_lie_anywhere_stays() -> None:
     source = bias = "memref<8xf32, affine_map<(i) -> (i mod 4)>>"
     before = f"%r = memref.alloc() : {source}"
-    assert initialized(broadcast("%r", bias), before=before).initializer is None
+    found = initialized(broadcast("%r", bias), before=before)
+    assert found.initializer is None
+    assert normalise(found.problem)[0].accumulates
 
 
 def test_an_operation_without_inputs_initializes_nothing() -> None:

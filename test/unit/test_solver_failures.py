@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from itertools import count
 from math import inf, nan
 from types import SimpleNamespace
@@ -210,10 +211,12 @@ def test_a_loop_that_is_too_long_is_refused_by_both_solvers() -> None:
             solve(long, MACHINE, solver=solver)
 
 
-@pytest.mark.parametrize("search", [solve, candidates])
-def test_no_core_is_refused(search: Callable[..., Any]) -> None:
+@pytest.mark.parametrize("search", [solve, candidates, partial(solve, solver="algorithm1")])
+def test_no_core_and_more_than_there_are_are_refused(search: Callable[..., Any]) -> None:
     with pytest.raises(ValueError, match="threads is 0; at least one is needed"):
         search(PROBLEM, MACHINE, 0)
+    with pytest.raises(ValueError, match=f"threads is 99; '{MACHINE.name}' has {MACHINE.cores} co"):
+        search(PROBLEM, MACHINE, 99)
 
 
 @pytest.mark.parametrize("gap", [-0.1, 0.0, 1.0, float("nan")])

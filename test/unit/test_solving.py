@@ -169,7 +169,8 @@ def test_a_time_limit_that_is_hit_is_told_with_the_true_gap_and_not_kept(
         in remark.message
     )
     assert remark.message.endswith(
-        "; mopt-plan --gap 1e-06 --time-limit 60 looks longer, and keeps what it finds"
+        "; mopt-plan --gap 1e-06 --time-limit 60, with the same --machine, looks longer, and keeps "
+        "what it finds by then"
     )
     assert entries(directory) == []
 
