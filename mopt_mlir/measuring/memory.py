@@ -31,13 +31,21 @@ def _of_machine(meminfo: Path) -> float:
 
 
 def _of_container(cgroup: Path) -> float:
-    """Bytes that this process's container may still have, with what holds files now; infinite
+    """Bytes that this process's container may still have, by version 2 of cgroups or by 1; infinite
     where it is not limited."""
-    limit, used = _text(cgroup / "memory.max").strip(), _text(cgroup / "memory.current").strip()
-    if not (limit.isdigit() and used.isdigit()):
+    return min(
+        _left(cgroup, "memory.max", "memory.current", "file"),
+        _left(cgroup / "memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_cache"),
+    )
+
+
+def _left(cgroup: Path, limit: str, used: str, kept: str) -> float:
+    """What those files say, with what holds files now, `kept` in `memory.stat`."""
+    most, current = _text(cgroup / limit).strip(), _text(cgroup / used).strip()
+    if not (most.isdigit() and current.isdigit()):
         return inf
-    files = re.search(r"^file (\d+)", _text(cgroup / "memory.stat"), re.MULTILINE)
-    return max(0, int(limit) - int(used) + (int(files[1]) if files else 0))
+    files = re.search(rf"^{kept} (\d+)", _text(cgroup / "memory.stat"), re.MULTILINE)
+    return max(0, int(most) - int(current) + (int(files[1]) if files else 0))
 
 
 def _text(path: Path) -> str:

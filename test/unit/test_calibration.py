@@ -331,6 +331,24 @@ def test_a_container_may_have_less_memory(tmp_path: Path, limit: object, fits: b
         check_memory(3 << 20, "this", "go on", tmp_path / "meminfo", tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("limit", "fits"), [(2**63 - 4096, True), (3 << 20, False), (4 << 20, True)]
+)
+def test_a_container_of_version_1_may_have_less_memory(
+    tmp_path: Path, limit: int, fits: bool
+) -> None:
+    """As above; what containers inside it keep counts as well."""
+    (tmp_path / "meminfo").write_text("MemAvailable: 1048576 kB\n")
+    (tmp_path / "memory").mkdir()
+    (tmp_path / "memory" / "memory.limit_in_bytes").write_text(f"{limit}\n")
+    (tmp_path / "memory" / "memory.usage_in_bytes").write_text(f"{2 << 20}\n")
+    (tmp_path / "memory" / "memory.stat").write_text(
+        f"cache 0\nrss {1 << 20}\ntotal_cache {1 << 20}\ntotal_rss {1 << 20}\n"
+    )
+    with nullcontext() if fits else pytest.raises(UserError, match="3 MB of memory, 2 are free"):
+        check_memory(3 << 20, "this", "go on", tmp_path / "meminfo", tmp_path)
+
+
 @pytest.mark.parametrize("threads", [0, -1, 100_000])
 def test_cores_that_are_not_there_are_refused(threads: int) -> None:
     vector_bits()
