@@ -109,7 +109,7 @@ def _observed(cache: Cache, facts: HostFacts, *, is_last: bool) -> Iterable[tupl
     if known is None or not known.size:
         return
     line, ways = known.line or cache.line, known.ways or cache.ways
-    core = facts.siblings.get(min(facts.threads), facts.threads)
+    core = facts.siblings.get(facts.typical, facts.threads)
     size = known.size if is_last else known.size // max(1, facts.cores_of(known.sharers))
     yield "size", size - size % (line * ways)
     yield "line", line

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import platform
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from math import ceil
@@ -55,8 +55,9 @@ class HostFacts:
     names of the microarchitecture and its ancestors, nearest first, all of them with features that
     the OS enables; `features` the vector extensions. `threads` are the logical CPUs that this
     process may run on, `siblings` maps each logical CPU to those of its core, `last_sharers` to
-    those that share its last cache. `quota` is how many CPUs' time a container has, None if it is
-    not limited. `model` is the CPU's marketing name.
+    those that share its L3, if it has one. `caches` are those of the logical CPU `typical`, which
+    stands for all. `quota` is how many CPUs' time a container has, None if it is not limited.
+    `model` is the CPU's marketing name.
     """
 
     architecture: str
@@ -69,6 +70,7 @@ class HostFacts:
     last_sharers: Mapping[int, frozenset[int]] = field(default_factory=dict)
     quota: float | None = None
     model: str = ""
+    typical: int = 0
 
     @property
     def is_x86(self) -> bool:
@@ -83,7 +85,14 @@ class HostFacts:
 
     def cores_of(self, cpus: Iterable[int]) -> int:
         """Physical cores of some logical CPUs."""
-        return len({self.siblings.get(cpu, frozenset({cpu})) for cpu in cpus})
+        return len(self.one_per_core(cpus))
+
+    def one_per_core(self, cpus: Iterable[int]) -> tuple[int, ...]:
+        """The first on each core of some logical CPUs, in their order."""
+        first: dict[frozenset[int], int] = {}
+        for cpu in cpus:
+            first.setdefault(self.siblings.get(cpu, frozenset({cpu})), cpu)
+        return tuple(first.values())
 
     @property
     def installed_cores(self) -> int:
@@ -93,15 +102,36 @@ class HostFacts:
     @property
     def domains(self) -> int:
         """Instances of the last cache that the cores are spread over."""
-        return len({self.last_sharers.get(cpu, frozenset()) for cpu in self.threads})
+        return len(self._sharing_groups(self.places[: self.cores]))
+
+    def sharing(self, cpus: Sequence[int]) -> int:
+        """How many of these logical CPUs, on cores of their own, have a last cache in common at
+        the most."""
+        return max(map(len, self._sharing_groups(cpus)))
 
     @property
     def places(self) -> tuple[int, ...]:
-        """A logical CPU on each core, those that share a last cache with the first one first."""
-        last = self.caches.get("L3")
-        near = last.sharers if last else frozenset()
-        first = {min(self.siblings.get(cpu, {cpu}) & self.threads) for cpu in self.threads}
-        return tuple(sorted(first, key=lambda cpu: (cpu not in near, cpu)))
+        """A logical CPU on each core: neighbours share a last cache, the first ones that of the
+        typical core, and those without one are the last."""
+        near = self.last_sharers.get(self.typical, frozenset())
+
+        def order(cpu: int) -> tuple[bool, bool, int, int]:
+            last = self.last_sharers.get(cpu, frozenset())
+            return cpu not in near, not last, min(last, default=0), cpu
+
+        return tuple(sorted(self.one_per_core(sorted(self.threads)), key=order))
+
+    def by_last_cache(self, cpus: Iterable[int]) -> tuple[tuple[int, ...], ...]:
+        """Logical CPUs in groups that share a last cache, of which those without one are another;
+        all are one group where no last cache is known."""
+        groups: dict[frozenset[int], list[int]] = {}
+        for cpu in cpus:
+            groups.setdefault(self.last_sharers.get(cpu, frozenset()), []).append(cpu)
+        return tuple(map(tuple, groups.values()))
+
+    def _sharing_groups(self, cpus: Sequence[int]) -> tuple[tuple[int, ...], ...]:
+        """`by_last_cache` without those that have none: small cores beside the others."""
+        return self.by_last_cache([cpu for cpu in cpus if cpu in self.last_sharers] or cpus)
 
 
 def observe(
@@ -109,8 +139,10 @@ def observe(
     threads: frozenset[int] | None = None,
     cpuinfo: Path = CPUINFO,
     cgroup: Path = CGROUP,
+    typical: int | None = None,
 ) -> HostFacts:
-    """Ask archspec, LLVM and the OS, about `threads` or those that this process may run on.
+    """Ask archspec, LLVM and the OS, about `threads` or those that this process may run on, of
+    which `typical`, or the first, stands for all.
 
     Leaves out what they do not say.
     """
@@ -119,6 +151,7 @@ def observe(
 
     architecture = platform.machine()
     threads = threads or affinity()
+    typical = min(threads) if typical is None else typical
     target = archspec.cpu.host()
     cpu, lineage = "", _lineage(target)
     if _is_x86(architecture):
@@ -132,10 +165,11 @@ def observe(
         features=_vectors(target),
         threads=threads,
         siblings=_siblings(sysfs),
-        caches=_caches(sysfs / f"cpu{min(threads)}"),
+        caches=_caches(sysfs / f"cpu{typical}"),
         last_sharers=_last_sharers(sysfs),
         quota=_quota(cgroup),
-        model=_model(cpuinfo),
+        model=model_name(cpuinfo),
+        typical=typical,
     )
 
 
@@ -217,7 +251,8 @@ def affinity() -> frozenset[int]:
 
 
 @cache
-def _model(cpuinfo: Path) -> str:
+def model_name(cpuinfo: Path = CPUINFO) -> str:
+    """The CPU's own name for itself, empty if it has none."""
     named = re.search(r"^model name\s*:\s*(.+)$", _text(cpuinfo), re.MULTILINE)
     return " ".join(named[1].split()) if named else platform.processor()
 

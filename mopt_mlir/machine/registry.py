@@ -45,17 +45,18 @@ def by_name(name: str) -> Machine:
     return shipped(name).machine
 
 
-def host() -> Machine:
-    """The machine that this process runs on, as calibrated if it was (see `calibration`).
+def host(seen: facts.HostFacts | None = None) -> Machine:
+    """The machine that this process runs on, as calibrated if it was (see `calibration`); `seen` is
+    what is known of it, unless that is to be found out.
 
     Raises UserError if it is not x86-64 with AVX2 and FMA.
     """
-    return describe_host().machine
+    return describe_host(seen).machine
 
 
-def describe_host() -> Described:
+def describe_host(seen: facts.HostFacts | None = None) -> Described:
     """`host`, with the source of each figure."""
-    seen = facts.observe()
+    seen = facts.observe() if seen is None else seen
     known = tuple(map(shipped, names()))
     identity = calibration.Identity.of(seen)
     stored = calibration.stored(identity)

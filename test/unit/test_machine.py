@@ -473,6 +473,85 @@ def test_cores_may_be_spread_unevenly_over_last_caches(tmp_path: Path) -> None:
         write(tmp_path, f"cpu{cpu}/cache/index3/shared_cpu_list", sharers)
     seen = observe(tmp_path, frozenset(range(7, 16)), tmp_path / "cpuinfo", tmp_path)
     assert (seen.cores, seen.domains) == (9, 2)
+    assert seen.sharing(seen.places) == 8
+
+
+def twelve_last_caches(root: Path) -> frozenset[int]:
+    """96 cores of one thread in twelve groups that share an L3 each, as of an EPYC 9654."""
+    for cpu in range(96):
+        write(root, f"cpu{cpu}/topology/thread_siblings_list", str(cpu))
+        has_l3(root, cpu, f"{cpu // 8 * 8}-{cpu // 8 * 8 + 7}")
+    return frozenset(range(96))
+
+
+def has_l3(root: Path, cpu: int, sharers: str) -> None:
+    for name, text in ("level", 3), ("type", "Unified"), ("size", "32M"):
+        write(root, f"cpu{cpu}/cache/index3/{name}", text)
+    write(root, f"cpu{cpu}/cache/index3/shared_cpu_list", sharers)
+
+
+@pytest.mark.parametrize(
+    ("quota", "cores", "domains", "sharing"),
+    [("max", 96, 12, 8), (200000, 2, 1, 2), (1000000, 10, 2, 8)],
+)
+def test_a_quota_counts_in_last_caches_as_well(
+    tmp_path: Path, quota: object, cores: int, domains: int, sharing: int
+) -> None:
+    threads = twelve_last_caches(tmp_path)
+    write(tmp_path, "cpu.max", f"{quota} 100000")
+    seen = observe(tmp_path, threads, tmp_path / "cpuinfo", tmp_path)
+    assert (seen.cores, seen.domains) == (cores, domains)
+    assert seen.sharing(seen.places[:cores]) == sharing
+
+
+def test_cores_without_a_last_cache_share_none(tmp_path: Path) -> None:
+    """Two of six, as the low-power ones of a Meteor Lake; unless no core is known to have one."""
+    for cpu in range(6):
+        write(tmp_path, f"cpu{cpu}/topology/thread_siblings_list", str(cpu))
+        if cpu >= 2:
+            has_l3(tmp_path, cpu, "2-5")
+    seen = observe(tmp_path, frozenset(range(6)), tmp_path / "cpuinfo", tmp_path)
+    assert (seen.cores, seen.domains, seen.sharing(seen.places)) == (6, 1, 4)
+    assert seen.places == (2, 3, 4, 5, 0, 1)
+    assert seen.by_last_cache(range(6)) == ((0, 1), (2, 3, 4, 5))
+    unknown = observe(tmp_path, frozenset({0, 1}), tmp_path / "cpuinfo", tmp_path)
+    assert (unknown.domains, unknown.sharing(unknown.places)) == (1, 2)
+
+
+def test_neighbours_share_a_last_cache(tmp_path: Path) -> None:
+    """Also where the numbers of CPUs alternate between them; the typical core is the first."""
+    for cpu in range(6):
+        write(tmp_path, f"cpu{cpu}/topology/thread_siblings_list", str(cpu))
+        has_l3(tmp_path, cpu, ["0,3", "1,4", "2,5"][cpu % 3])
+    where = (tmp_path, frozenset(range(6)), tmp_path / "cpuinfo", tmp_path)
+    assert observe(*where).places == (0, 3, 1, 4, 2, 5)
+    assert observe(*where, typical=5).places == (2, 5, 0, 3, 1, 4)
+
+
+def test_a_core_of_another_kind_may_stand_for_all(tmp_path: Path) -> None:
+    """Of eight cores the last four share an L2, as small ones do, and have another L3."""
+    for cpu in range(8):
+        write(tmp_path, f"cpu{cpu}/topology/thread_siblings_list", str(cpu))
+        is_small = cpu >= 4
+        for level, size, sharers in (
+            (2, "4M" if is_small else "2M", "4-7" if is_small else str(cpu)),
+            (3, "32M" if is_small else "96M", "4-7" if is_small else "0-3"),
+        ):
+            for name, text in (
+                ("level", level), ("type", "Unified"), ("size", size), ("shared_cpu_list", sharers)
+            ):  # fmt: skip
+                write(tmp_path, f"cpu{cpu}/cache/index{level}/{name}", text)
+    for typical, sizes in (None, [2 << 20, 96 << 20]), (7, [1 << 20, 32 << 20]):
+        seen = observe(
+            tmp_path, frozenset(range(8)), tmp_path / "cpuinfo", tmp_path, typical=typical
+        )
+        facts = replace(
+            seen, architecture="x86_64", cpu="znver5", lineage=("zen5",), features=AVX512
+        )
+        machine = machine_on(facts)
+        assert [cache.size for cache in machine.caches[1:]] == sizes
+        assert [cache.shared for cache in machine.caches] == [False, False, True]
+        assert machine.cores == 8
 
 
 @pytest.mark.parametrize(
