@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +18,8 @@ from mopt_mlir.problem import ElementType
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    _Buffers = list[NDArray[np.int32]]
 
 DRAM = "DRAM"
 
@@ -74,17 +77,23 @@ class HostBench:
     """Measures this host; a context manager. `places` are logical CPUs on different cores, of which
     `sharing` neighbours each have a last cache in common.
 
-    Raises UserError if there is too little memory.
+    Raises UserError, which ends in `way_out`, if there is too little memory.
     """
 
-    def __init__(self, machine: Machine, places: Sequence[int], sharing: int) -> None:
+    def __init__(
+        self,
+        machine: Machine,
+        places: Sequence[int],
+        sharing: int,
+        way_out: str = "measure on a machine with more",
+    ) -> None:
         self._machine = machine
         self._sharing = sharing
         self._code = kernels.compiled(machine.vector_bits)
         self._team = Team(places)
         self._values = [self._vectors() for _ in places]
-        self._memory = self._allocate(len(places))
-        self._position = 0  # in buffers in memory, in parts
+        self._caches, self._dram = self._allocate(len(places), way_out)
+        self._position = 0  # in the buffers of DRAM, in parts
 
     def __enter__(self) -> HostBench:
         return self
@@ -107,9 +116,10 @@ class HostBench:
         per_buffer = _rounds_per_buffer(quantity)
         parts = min(rounds, per_buffer)  # at once, of the buffer
         first = self._next_part(parts) if per_buffer > 1 else 0
-        part = self._bytes(quantity.level, threads) // self._memory[0].itemsize // per_buffer
+        memory = self._dram if quantity.level == DRAM else self._caches
+        part = self._bytes(quantity.level, threads) // memory[0].itemsize // per_buffer
         window = slice(first * part, (first + parts) * part)
-        buffers = (memory[window] for memory in self._memory)
+        buffers = (whole[window] for whole in memory)
         arguments = list(zip(values, buffers, strict=False))
         if quantity.level != DRAM:
             self._team.seconds(kernel, WARM_UP, arguments)
@@ -133,20 +143,29 @@ class HostBench:
             vectors[quantity.kernel] = numbers(element, self._machine.lanes(element))
         return vectors
 
-    def _allocate(self, threads: int) -> list[NDArray[np.int32]]:
-        """Memory for each thread, on that core's node: the thread itself touches it first."""
-        sizes = [
-            max(self._bytes(level, n) for level in (*CACHE_NAMES, DRAM) for n in counts)
-            for counts in (range(thread + 1, threads + 1) for thread in range(threads))
+    def _allocate(self, threads: int, way_out: str) -> tuple[_Buffers, _Buffers]:
+        """Memory for each thread, on that core's node: the thread itself touches it first. What is
+        read from memory lies apart: a part of it would be in the cache that was measured before."""
+        sizes = [self._sizes(levels, threads) for levels in (CACHE_NAMES, (DRAM,))]
+        check_memory(sum(size + PAGE for size in chain(*sizes)), "measuring", way_out)
+        in_caches, in_dram = ([_aligned(size) for size in each] for each in sizes)
+        for buffers in (in_caches, in_dram):
+            self._team.run([partial(buffer.fill, _CONTENT) for buffer in buffers])
+        return in_caches, in_dram
+
+    def _sizes(self, levels: Sequence[str], threads: int) -> list[int]:
+        """Of each thread's buffer for `levels`, however many of the threads are busy."""
+        return [
+            max(self._bytes(level, n) for level in levels for n in range(thread + 1, threads + 1))
+            for thread in range(threads)
         ]
-        check_memory(sum(sizes), "measuring", "a machine file can be written by hand")
-        memory = []
-        for size in sizes:
-            bytes_ = np.empty(size + PAGE, np.uint8)
-            start = -bytes_.ctypes.data % PAGE
-            memory.append(bytes_[start : start + size].view(np.int32))
-        self._team.run([partial(buffer.fill, _CONTENT) for buffer in memory])
-        return memory
+
+
+def _aligned(size: int) -> NDArray[np.int32]:
+    """So many bytes from the start of a page."""
+    bytes_ = np.empty(size + PAGE, np.uint8)
+    start = -bytes_.ctypes.data % PAGE
+    return bytes_[start : start + size].view(np.int32)
 
 
 def _rounds_per_buffer(quantity: Quantity) -> int:

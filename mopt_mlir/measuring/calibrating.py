@@ -74,8 +74,9 @@ def calibrate(
     facts = observe()
     machine = machine_of(facts, map(shipped, names()))
     threads = cores_to_measure(threads, facts)
-    sharing = -(-facts.cores // facts.domains)
-    with HostBench(machine, facts.places[:threads], sharing) as bench:
+    places = facts.places[:threads]
+    way_out = "a machine file can be written by hand"
+    with HostBench(machine, places, facts.sharing(places), way_out) as bench:
         samples = measure(bench, thread_counts(threads), progress=progress)
     figures = best(samples)
     remarks = (*contradictions(figures), *disturbances(samples))

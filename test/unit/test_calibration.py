@@ -6,20 +6,22 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from mopt_mlir.diagnostics import Diagnostic, UserError, sink
 from mopt_mlir.machine import Machine, by_name, calibration, host, resolve
 from mopt_mlir.machine.calibration import Calibration, Identity
 from mopt_mlir.machine.facts import observe
-from mopt_mlir.machine.quantities import QUANTITIES, READS, Quantity
+from mopt_mlir.machine.quantities import QUANTITIES, READS, WRITES, Quantity
 from mopt_mlir.machine.registry import SHIPPED
 from mopt_mlir.measuring import calibrating, kernels
 from mopt_mlir.measuring.bench import HostBench, buffer_bytes
@@ -217,6 +219,56 @@ def test_a_buffer_is_in_its_cache_before_it_is_timed(monkeypatch: pytest.MonkeyP
             assert bench.seconds(quantities[name], 1, 4) == 4e-3
             assert sum(runs[:-1]) == warm_up
             assert runs[-1] == 4
+
+
+def test_what_is_read_from_memory_is_in_no_cache_that_was_measured(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Buffers of caches and of memory are apart, on one core and on two; all of it is asked for."""
+    vector_bits()
+    read: list[tuple[int, int]] = []
+    allocated: list[int] = []
+    asked: list[int] = []
+    empty = np.empty
+
+    def seconds(self: Team, kernel: object, rounds: int, arguments: Sequence[Any]) -> float:
+        for _, buffer in arguments:
+            read.append((buffer.ctypes.data, buffer.ctypes.data + buffer.nbytes))
+        return 1e-3
+
+    def allocate(size: int, dtype: Any) -> NDArray[Any]:
+        allocated.append(size)
+        return empty(size, dtype)
+
+    monkeypatch.setattr(Team, "seconds", seconds)
+    monkeypatch.setattr(Team, "run", lambda self, tasks: 0.0)
+    monkeypatch.setattr(np, "empty", allocate)
+    monkeypatch.setattr(
+        "mopt_mlir.measuring.bench.check_memory", lambda needed, what, way_out: asked.append(needed)
+    )
+    machine = resolve("host,L3.size=8388608,L3.ways=16,L2.size=1048576,L2.ways=16")
+    of_level: dict[str, list[tuple[int, int]]] = {}
+    with HostBench(machine, [0, 1], 2) as bench:
+        for threads in (1, 2):
+            for quantity in (*READS, *WRITES):
+                for _ in range(8):  # reading in parts comes to all of them
+                    bench.seconds(quantity, threads, 2)
+                of_level.setdefault(quantity.level, []).extend(read)
+                read.clear()
+    from_dram = of_level.pop("DRAM")
+    assert len(of_level) == 3
+    for start, end in (buffer for buffers in of_level.values() for buffer in buffers):
+        assert all(end <= first or last <= start for first, last in from_dram)
+    assert asked == [sum(allocated)]
+
+
+def test_too_little_memory_to_measure_has_a_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    vector_bits()
+    monkeypatch.setattr("mopt_mlir.measuring.memory._of_machine", lambda meminfo: 1 << 20)
+    with pytest.raises(UserError, match=r"1 are free; measure on a machine with more$"):
+        HostBench(host(), [0], 1)
+    with pytest.raises(UserError, match=r"1 are free; a machine file can be written by hand$"):
+        calibrating.calibrate(1)
 
 
 # The kernels, on this host
