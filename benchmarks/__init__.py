@@ -2,5 +2,6 @@
 
 In a checkout this package is `benchmarks`, installed it is `mopt_mlir.benchmarks`, so its modules
 import each other relatively. What worker processes load (`worker`, `timing`, `protocol`,
-`workloads` and `peers`) needs numpy only and runs where the compiler is not installed.
+`workloads` and `peers`, and of the compiler `cache_flush`) needs numpy only and runs where the
+compiler is not installed.
 """

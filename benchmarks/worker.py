@@ -20,10 +20,12 @@ from typing import IO, Any
 
 import numpy as np
 
+from mopt_mlir.cache_flush import CacheFlush, FlushedCpus
+
 from . import peers
 from .peers.interface import Peer, Prepared, Task, UnavailableError
 from .protocol import Configuration, Protocol
-from .timing import CacheFlush, aligned_copy, time_runs
+from .timing import aligned_copy, largest_cache, time_runs
 from .workloads import Array, Workload
 
 _PR_SET_PDEATHSIG = 1
@@ -33,12 +35,12 @@ _SLOW = 1.0  # seconds of a run that says how long the next one takes
 
 @dataclass
 class Session:
-    """The peer, and the operator that it has prepared. It runs on `cpus`; caches are flushed on
-    all of `flush_cpus`."""
+    """The peer, and the operator that it has prepared. It runs on `cpus`; the caches of
+    `flushed` are flushed."""
 
     peer: Peer
     cpus: list[int]
-    flush_cpus: list[int]
+    flushed: FlushedCpus
     task: Task | None = None
     prepared: Prepared | None = None
     reference: Array | None = None
@@ -72,7 +74,7 @@ class Session:
         """Seconds of `count` runs after `drop` that are not counted."""
         assert self.prepared is not None
         if cold and self.flush is None:
-            self.flush = CacheFlush(self.flush_cpus)
+            self.flush = CacheFlush(self.flushed, largest_cache())
         flush = self.flush if cold else None
         return {"seconds": time_runs(self.prepared.run, count, drop, flush)}
 
@@ -93,8 +95,9 @@ class Session:
         }
 
 
-def main(name: str, cpus: str, flush_cpus: str) -> None:
-    """Serve the peer `name` on standard input and output, pinned to `cpus` (JSON lists)."""
+def main(name: str, cpus: str, flushed: str) -> None:
+    """Serve the peer `name` on standard input and output, pinned to `cpus` (a JSON list); `flushed`
+    are the fields of FlushedCpus."""
     answers = begin(cpus)
     try:
         peer = peers.load(name)
@@ -102,7 +105,7 @@ def main(name: str, cpus: str, flush_cpus: str) -> None:
         send(answers, {"error": _first_line(reason)})
         return
     send(answers, {"result": {"version": peer.version}})
-    session = Session(peer, json.loads(cpus), json.loads(flush_cpus))
+    session = Session(peer, json.loads(cpus), FlushedCpus(**json.loads(flushed)))
     serve(
         {"prepare": session.prepare, "run": session.run, "check": session.check},
         sys.stdin,

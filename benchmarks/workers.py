@@ -9,30 +9,36 @@ import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from select import select
 from types import TracebackType
 from typing import IO, Any
 
+import mopt_mlir
 from mopt_mlir.diagnostics import UserError
+from mopt_mlir.machine.facts import observe
+from mopt_mlir.machine.flushing import flushed
 
 PACKAGE = Path(__file__).resolve().parent
+COMPILER = Path(str(mopt_mlir.__file__)).resolve().parent
 
 TIMEOUT = 3600.0  # seconds for one answer; a tuner's preparation is the longest
 _GRACE = 5.0  # seconds to end by itself
 _LOG_TAIL = 3  # lines of a dead worker's output that go into the message
 
-# The peers' Python may have neither the compiler nor this package on its path, and the directory
-# that holds this package also holds much that must not get onto it.
+# The peers' Python may have neither the compiler nor this package on its path, and the directories
+# that hold them also hold much that must not get onto it.
 _BOOTSTRAP = """
 import sys
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
-package, module, arguments = sys.argv[1], sys.argv[2], sys.argv[3:]
-spec = spec_from_file_location("benchmarks", package + "/__init__.py",
-                               submodule_search_locations=[package])
-sys.modules["benchmarks"] = module_from_spec(spec)
-spec.loader.exec_module(sys.modules["benchmarks"])
+compiler, package, module, *arguments = sys.argv[1:]
+for name, place in ("mopt_mlir", compiler), ("benchmarks", package):
+    spec = spec_from_file_location(name, place + "/__init__.py",
+                                   submodule_search_locations=[place])
+    sys.modules[name] = module_from_spec(spec)
+    spec.loader.exec_module(sys.modules[name])
 import_module(module).main(*arguments)
 """
 
@@ -45,8 +51,8 @@ class Worker:
     """A peer in its own process. It is stopped (SIGSTOP) unless it is answering, so that threads
     that spin while they wait for work do not take the cores from the others.
 
-    `module` has the `main` that serves it. Raises WorkerError if the peer is not installed,
-    UserError if `python` cannot be started.
+    It runs on `cpus`; the caches of `flush_cpus` are flushed. `module` has the `main` that serves
+    it. Raises WorkerError if the peer is not installed, UserError if `python` cannot be started.
     """
 
     def __init__(
@@ -61,11 +67,12 @@ class Worker:
         self.peer = peer
         self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 (closed by `close`)
         arguments = [
+            str(COMPILER),
             str(PACKAGE),
             module,
             peer,
             json.dumps(list(cpus)),
-            json.dumps(list(flush_cpus)),
+            json.dumps(asdict(flushed(observe(), flush_cpus))),
         ]
         try:
             self._process = subprocess.Popen(

@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from mopt_mlir.cache_flush import CacheFlush, FlushedCpus
 from mopt_mlir.plan import Plan
 
 from ..latency import Chains
-from ..timing import CacheFlush, time_runs
+from ..timing import largest_cache, time_runs
 from ..worker import begin, read_workload, send, serve
 from ..workloads import Array, Workload
 from .counters import Counters
@@ -47,10 +48,10 @@ class Operator:
 
 
 class Session:
-    """Answers what `measure` asks. Caches are flushed on all of `flush_cpus`."""
+    """Answers what `measure` asks. The caches of `flushed` are flushed."""
 
-    def __init__(self, flush_cpus: Sequence[int]) -> None:
-        self._flush_cpus = flush_cpus
+    def __init__(self, flushed: FlushedCpus) -> None:
+        self._flushed = flushed
         self._flush: CacheFlush | None = None
         self._counters = Counters()
         self._chains: Chains | None = None
@@ -120,7 +121,7 @@ class Session:
 
     def _caches(self, cold: bool) -> CacheFlush | None:
         if cold and self._flush is None:
-            self._flush = CacheFlush(self._flush_cpus)
+            self._flush = CacheFlush(self._flushed, largest_cache())
         return self._flush if cold else None
 
     def _time(self, key: str, cold: bool) -> list[float]:
@@ -130,10 +131,11 @@ class Session:
         return time_runs(run, WARM_RUNS - 1, 1)
 
 
-def main(name: str, cpus: str, flush_cpus: str) -> None:
-    """Serve on standard input and output, pinned to `cpus` (JSON lists)."""
+def main(name: str, cpus: str, flushed: str) -> None:
+    """Serve on standard input and output, pinned to `cpus` (a JSON list); `flushed` are the fields
+    of FlushedCpus."""
     answers = begin(cpus)
-    session = Session(json.loads(flush_cpus))
+    session = Session(FlushedCpus(**json.loads(flushed)))
     send(answers, {"result": {"version": name}})
     calls = (session.hello, session.open, session.load, session.unload, session.round)
     looks = (session.count, session.latencies)

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 
 from benchmarks import timing
-from benchmarks.environment import choose_cpus, cpu_model, load, worker_environment
-from benchmarks.timing import CacheFlush, aligned_copy, ballast_bytes, largest_cache, time_runs
+from benchmarks.environment import (
+    choose_cpus,
+    cpu_model,
+    load,
+    worker_environment,
+)
+from benchmarks.timing import aligned_copy, largest_cache, time_runs
+from benchmarks.workers import _BOOTSTRAP, COMPILER, PACKAGE
 from mopt_mlir import UserError
+from mopt_mlir.cache_flush import CacheFlush, FlushedCpus, ballast_bytes
 
 
 def test_flush_before_each_run_and_the_first_ones_dropped():
@@ -47,7 +57,7 @@ def test_flush_reads_all_of_a_huge_cache_and_four_times_a_smaller_one(cache: int
 
 def test_flush_reads_more_than_the_cache_on_each_cpu():
     cpus = sorted(os.sched_getaffinity(0))
-    flush = CacheFlush(cpus, cache_bytes=1 << 20)
+    flush = CacheFlush(FlushedCpus([cpus], len(cpus)), cache_bytes=1 << 20)
     assert sum(ballast.nbytes for ballast in flush._ballast) >= 4 << 20
     before = os.sched_getaffinity(0)
     flush()
@@ -61,14 +71,47 @@ def test_flush_reads_more_than_the_cache_on_each_cpu():
 def test_flush_ends_with_what_fits_several_times_over(number, monkeypatch):
     """From ballast alone the last cache of some CPUs learns to keep nothing."""
     read = []
-    monkeypatch.setattr("benchmarks.timing._pin", lambda cpu: None)
     monkeypatch.setattr(np, "max", lambda block: read.append(block.nbytes))
-    CacheFlush(range(number), cache_bytes=1 << 20)()
+    CacheFlush(FlushedCpus([range(number)], number), 1 << 20, pin=lambda cpu: None)()
     ballast, kept = read[:number], read[number:]
     assert sum(ballast) >= 4 << 20
     assert len(kept) >= 4 * number
     assert sum(kept[:number]) <= 1 << 19
     assert len(set(kept)) == 1
+
+
+def test_a_cpu_that_cannot_be_used_is_an_error():
+    """And not waited for: in a process of its own, for threads that wait would keep this one."""
+    program = (
+        "import os; from mopt_mlir.cache_flush import CacheFlush, FlushedCpus; "
+        "CacheFlush(FlushedCpus([[min(os.sched_getaffinity(0)), 1 << 20]], 2), 1 << 20)"
+    )
+    command = [sys.executable, "-c", program]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 1
+    assert "OSError: [Errno 22] Invalid argument" in ended.stderr
+
+
+# as where neither the compiler is installed nor what it needs
+_ONLY_NUMPY = """
+import sys
+class Nothing:
+    def find_spec(self, name, path=None, target=None):
+        if name in ("mopt_mlir", "archspec", "llvmlite", "mlir", "pyscipopt", "rich"):
+            raise ImportError(name)
+sys.meta_path.insert(0, Nothing())
+"""
+
+
+def test_workers_need_numpy_only():
+    """This one finds no driver for its peer, but says so, which is all that it needs."""
+    flushed = json.dumps({"groups": [[0]], "at_once": 1})
+    places = [str(COMPILER), str(PACKAGE), "benchmarks.worker"]
+    cpus = json.dumps(sorted(os.sched_getaffinity(0)))
+    command = [sys.executable, "-c", _ONLY_NUMPY + _BOOTSTRAP, *places, "onednn", cpus, flushed]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert "driver cannot be loaded" in json.loads(ended.stdout)["error"]
 
 
 def test_largest_cache(tmp_path):

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
+from threading import get_ident
+from time import sleep
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
+from mopt_mlir import cache_flush
+from mopt_mlir.cache_flush import CacheFlush
 from mopt_mlir.diagnostics import UserError
 from mopt_mlir.machine import Machine, by_name, flushing, host, names, report, resolve
 from mopt_mlir.machine import facts as facts_module
@@ -590,17 +598,117 @@ def test_cores_that_share_an_l2_have_a_part_of_it_each() -> None:
     assert machine.caches[1].bandwidth_all == 4 * machine.caches[1].bandwidth
 
 
-def test_many_cores_flush_caches_with_the_same_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_cores_flush_caches_with_the_same_memory() -> None:
     """Each with a part of it, which together are all of it."""
-    monkeypatch.setattr(flushing, "host", lambda: by_name("znver5"))
     for cores in (1, 2, 8, 64):
-        much, little = flushing._ballast.__wrapped__(cores)
+        much, little = cache_flush._blocks.__wrapped__((cores,), 32 << 20)
         whole = much[0].base
         assert whole.nbytes == 4 * 32 << 20
         starts = [part.ctypes.data - whole.ctypes.data for part in much]
         ends = [start + part.nbytes for start, part in zip(starts, much, strict=True)]
         assert (starts[0], ends[-1], len(little)) == (0, whole.nbytes, cores)
         assert all(start <= end for start, end in zip(starts[1:], ends, strict=False))
+
+
+def test_of_one_last_cache_two_cores_read_a_half_each() -> None:
+    """And then keep an eighth of the cache each, a different one."""
+    (first, second), kept = cache_flush._blocks.__wrapped__((2,), 32 << 20)
+    assert [part.nbytes for part in (first, second, *kept)] == [64 << 20] * 2 + [4 << 20] * 2
+    assert second.ctypes.data - first.ctypes.data == 64 << 20
+    assert abs(kept[1].ctypes.data - kept[0].ctypes.data) >= 4 << 20
+
+
+Range = tuple[int, int]
+
+
+def read_by(
+    cpus: cache_flush.FlushedCpus, cache_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> dict[int, list[Range]]:
+    """The addresses that each CPU reads in a flush. The memory is not there."""
+    of_thread: dict[int, int] = {}
+    read: dict[int, list[Range]] = {}
+
+    def note(block: NDArray[np.int64]) -> None:
+        start = block.ctypes.data
+        read.setdefault(of_thread[get_ident()], []).append((start, start + block.nbytes))
+
+    def pin(cpu: int) -> None:
+        of_thread[get_ident()] = cpu
+
+    monkeypatch.setattr(np, "ones", np.empty)
+    monkeypatch.setattr(np, "max", note)
+    with CacheFlush(cpus, cache_bytes, pin) as flush:
+        flush()
+    cache_flush._blocks.cache_clear()
+    return read
+
+
+def union(ranges: Iterable[Range]) -> int:
+    """Bytes that are in any of some ranges."""
+    covered, reached = 0, 0
+    for start, end in sorted(ranges):
+        covered += max(0, end - max(start, reached))
+        reached = max(reached, end)
+    return covered
+
+
+MIB = 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("cpus", "sharing", "l3", "l2"),
+    [
+        (2, 2, 32, 1),  # Zen 5, a guest with two cores
+        (96, 8, 32, 1),  # EPYC 9654
+        (192, 192, 480, 1),  # Granite Rapids: 96 cores of two threads, with 2 MiB of L2 each
+        (96, 96, 480, 2),  # the same, a thread on each core
+        (24, 24, 30, 2),  # i9-12900K
+        (4, 0, 32, 1),  # nothing is known of L3
+    ],
+)
+def test_each_last_cache_is_flushed_by_its_own_cores(
+    cpus: int, sharing: int, l3: int, l2: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sizes in MiB, of L2 for each CPU."""
+    every = range(cpus)
+    size = sharing or cpus
+    groups = [frozenset(every[at : at + size]) for at in range(0, cpus, size)]
+    last = {cpu: group for group in groups for cpu in group} if sharing else {}
+    facts = replace(ZEN5, threads=frozenset(every), last_sharers=last)
+    read = read_by(flushing.flushed(facts, every), l3 * MIB, monkeypatch)
+    for group in groups:
+        ranges = {cpu: read[cpu] for cpu in group}
+        assert union(chain(*ranges.values())) >= (2 * l3 + l2 * len(group)) * MIB
+        assert all(union(own) >= 2 * l2 * MIB for own in ranges.values())
+        # what is read last fits, all of it together
+        assert union(own[-1] for own in ranges.values()) <= l3 * MIB // 2
+        assert all(len({*own[1:]}) == 1 and len(own) > 4 for own in ranges.values())
+    assert union(chain(*read.values())) <= 5 * l3 * MIB  # whatever the number of caches
+
+
+def test_a_quota_is_not_used_up_by_flushing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Two threads at a time, and yet all cores, as the code may run on any of them."""
+    threads = twelve_last_caches(tmp_path)
+    write(tmp_path, "cpu.max", "200000 100000")
+    seen = observe(tmp_path, threads, tmp_path / "cpuinfo", tmp_path)
+    cpus = flushing.flushed(seen, seen.places)
+    assert (len(cpus.groups), cpus.at_once) == (12, 2)
+    busy: list[int] = []
+    most: list[int] = []
+
+    def read(block: object) -> None:
+        busy.append(1)
+        most.append(len(busy))
+        sleep(1e-4)
+        busy.pop()
+
+    monkeypatch.setattr(np, "max", read)
+    with CacheFlush(cpus, 1 << 20, lambda cpu: None) as flush:
+        flush()
+    assert len(most) == 96 * 9
+    assert max(most) <= 2
 
 
 def test_this_host_is_described() -> None:
