@@ -6,6 +6,7 @@ import os
 import platform
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime, timezone
 from functools import cache
@@ -13,9 +14,13 @@ from hashlib import sha256
 from importlib import metadata
 from pathlib import Path
 from time import sleep
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mopt_mlir.diagnostics import UserError
+from mopt_mlir.machine import facts
+
+if TYPE_CHECKING:
+    from mopt_mlir.machine import Machine
 
 ROOT = Path(__file__).resolve().parents[1]
 PEERS_PYTHON = ROOT / ".venv-bench" / "bin" / "python"
@@ -25,8 +30,6 @@ _GENERATOR = (
     *(f"{name}.py" for name in ("plan", "microkernel", "vector_access", "loop_nest", "buffers")),
     *(f"{name}/**/*.py" for name in ("codegen", "compiler", "linalg", "lowering")),
 )
-
-_SYSFS = Path("/sys/devices/system/cpu")
 
 _FOR_ALL = {
     # Results stay on the heap from call to call. Otherwise large ones are unmapped, and page faults
@@ -64,55 +67,47 @@ def available_cpus() -> list[int]:
     return sorted(os.sched_getaffinity(0))
 
 
-def core_cpus(sysfs: Path = _SYSFS) -> list[int]:
-    """One logical CPU of each core that this process may use, the last one first: the first serve
-    most interrupts."""
-    cores: dict[str, int] = {}
-    for cpu in reversed(available_cpus()):
-        cores.setdefault(_siblings(sysfs, cpu), cpu)
-    return list(cores.values())
+def core_cpus(sysfs: Path = facts.SYSFS, cgroup: Path = facts.CGROUP) -> list[int]:
+    """One logical CPU of each core that this process may use at the same time, the last one first:
+    the first serve most interrupts."""
+    seen = facts.observe(sysfs, cgroup=cgroup)
+    return list(seen.one_per_core(reversed(available_cpus()))[: seen.cores])
 
 
-def choose_cpus(threads: int, sysfs: Path = _SYSFS) -> list[int]:
+def choose_cpus(threads: int, sysfs: Path = facts.SYSFS, cgroup: Path = facts.CGROUP) -> list[int]:
     """A logical CPU for each of `threads`, on cores of their own.
 
     Raises UserError if there are not so many cores.
     """
-    cpus = core_cpus(sysfs)
+    cpus = core_cpus(sysfs, cgroup)
     if not 1 <= threads <= len(cpus):
         plural = "core" if len(cpus) == 1 else "cores"
         raise UserError(f"threads={threads}: this process may use {len(cpus)} {plural}")
     return sorted(cpus[:threads])
 
 
-def _siblings(sysfs: Path, cpu: int) -> str:
-    try:
-        return (sysfs / f"cpu{cpu}/topology/thread_siblings_list").read_text().strip()
-    except OSError:
-        return str(cpu)
-
-
-def describe_machine() -> dict[str, Any]:
-    """The host as the planner sees it, and its operating system."""
+def machine_of(cpus: Sequence[int]) -> Machine:
+    """The host as it is planned for on `cpus`, with all of its cores: a worker that is pinned to
+    them finds their caches, and those of the first core may be others."""
     from mopt_mlir.machine import host
 
+    return host(facts.observe(typical=min(cpus)))
+
+
+def describe_machine(cpus: Sequence[int]) -> dict[str, Any]:
+    """The host as it is planned for on `cpus`, and its operating system."""
     return {
         "cpu": cpu_model(),
-        "planned_for": asdict(host()),
+        "planned_for": asdict(machine_of(cpus)),
         "system": f"{platform.system()} {platform.release()}",
         "libc": " ".join(platform.libc_ver()),
         "python": platform.python_version(),
     }
 
 
-def cpu_model(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
-    """The CPU's own name for itself."""
-    try:
-        lines = cpuinfo.read_text().splitlines()
-    except OSError:
-        return platform.machine()
-    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(names, platform.machine())
+def cpu_model(cpuinfo: Path = facts.CPUINFO) -> str:
+    """The CPU's own name for itself, or what kind it is."""
+    return facts.model_name(cpuinfo) or platform.machine()
 
 
 def own_versions() -> dict[str, str]:

@@ -91,7 +91,7 @@ def run_benchmark(
     progress = progress or Progress()
     configuration = request.configuration
     cpus = environment.choose_cpus(configuration.threads)
-    results = _start(request)
+    results = _start(request, cpus)
     if all(operator.name in results.done for operator in request.operators):
         return results
     with Crew(request.peers, configuration, cpus, request.python, progress) as crew:
@@ -126,14 +126,14 @@ def measure_operator(
     return _Contest(operator, request, crew, head).records()
 
 
-def _start(request: Request) -> Results:
+def _start(request: Request, cpus: Sequence[int]) -> Results:
     """Empty results, or those to continue."""
     head: dict[str, Any] = {
         "date": environment.today(),
         "commit": environment.commit(),
         "generator": environment.generator_version(),
         "arguments": request.arguments(),
-        "machine": environment.describe_machine(),
+        "machine": environment.describe_machine(cpus),
         "versions": environment.own_versions(),
         "operators": {operator.name: sizes_of(operator) for operator in request.operators},
     }

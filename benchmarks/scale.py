@@ -61,8 +61,6 @@ def measure_scale(
 ) -> Scale:
     """Measure all three. `path` is written after each part; what it has already is not measured
     again. Raises UserError if it cannot be written, or was measured otherwise."""
-    from mopt_mlir.machine import host
-
     check_output(path)
     progress = progress or Progress()
     arguments = {
@@ -71,13 +69,14 @@ def measure_scale(
         "batches": list(batches),
         "repeat": repeat,
     }
-    scale = _start(path, arguments)
+    cpus = environment.choose_cpus(1)
+    scale = _start(path, arguments, cpus)
     for count in counts:
         if count not in {planning.operators for planning in scale.planning}:
             progress.step(f"planning {count} operators")
             scale.planning += measure_planning(distinct_operators(count))
             scale.write(path)
-    machine = host()
+    machine = environment.machine_of(cpus)
     for cores in sorted({*_powers_of_two(machine.cores), machine.cores, *PREDICTED_CORES}):
         if cores not in {scaling.cores for scaling in scale.scaling}:
             progress.step(f"{cores} cores")
@@ -91,13 +90,13 @@ def measure_scale(
     return scale
 
 
-def _start(path: Path, arguments: dict[str, Any]) -> Scale:
+def _start(path: Path, arguments: dict[str, Any], cpus: Sequence[int]) -> Scale:
     """No figures yet, or those to continue."""
     head = {
         "date": environment.today(),
         "commit": environment.commit(),
         "generator": environment.generator_version(),
-        "machine": environment.describe_machine(),
+        "machine": environment.describe_machine(cpus),
         "versions": environment.own_versions(),
         "arguments": arguments,
     }

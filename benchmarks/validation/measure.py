@@ -117,7 +117,7 @@ def measure(
     cpus = environment.choose_cpus(1)
     if (load := environment.load()) > BUSY:
         progress.warn(f"the machine is busy (load {load:.1f}): figures will scatter")
-    with appending(request.path, _head(request)) as (records, log):
+    with appending(request.path, _head(request, cpus)) as (records, log):
         trials = []
         for operator in request.operators:
             known = [record for record in records if operator_of(record) == operator.name]
@@ -144,8 +144,8 @@ def _in_short(operator: str, records: Sequence[Record]) -> str:
     return f"{operator}: own plan {ratios[own] / best:.3f} times the fastest"
 
 
-def _head(request: Request) -> dict[str, Any]:
-    machine, versions = environment.describe_machine(), environment.own_versions()
+def _head(request: Request, cpus: Sequence[int]) -> dict[str, Any]:
+    machine, versions = environment.describe_machine(cpus), environment.own_versions()
     return {
         "kind": MEASUREMENTS,
         "format": FORMAT,
@@ -165,7 +165,7 @@ def _head(request: Request) -> dict[str, Any]:
         "operators": request.spec,
         "rounds": request.rounds,
         "final_rounds": request.final_rounds,
-        "machine": {**machine, "planned_for": asdict(machine_for(request.isa))},
+        "machine": {**machine, "planned_for": asdict(machine_for(request.isa, cpus))},
         "versions": versions,
     }
 
@@ -203,7 +203,7 @@ class _Trial:
 
     @cached_property
     def _machine(self) -> Machine:
-        return machine_for(self.request.isa)
+        return machine_for(self.request.isa, self.cpus)
 
     def _measure_all(self, plans: Sequence[Subject], rounds: int, passed: int, final: bool) -> None:
         workload, request = self.operator, self.request

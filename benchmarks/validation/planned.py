@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from ..environment import machine_of
 from ..peers.mopt import AVX2_CPU, AVX2_MACHINE
 from ..workloads import Workload
 
@@ -14,11 +16,12 @@ if TYPE_CHECKING:
     from mopt_mlir.plan import Plan
 
 
-def machine_for(isa: str) -> Machine:
-    """The host as plans are made for it, its instructions limited to `isa`."""
-    from mopt_mlir.machine import resolve
+def machine_for(isa: str, cpus: Sequence[int]) -> Machine:
+    """The host as plans are made for it on `cpus`, its instructions limited to `isa`."""
+    from mopt_mlir.machine.spec import MachineSpec
 
-    return resolve(AVX2_MACHINE if isa == "avx2" else "host")
+    limits = MachineSpec.parse(AVX2_MACHINE).overrides if isa == "avx2" else {}
+    return machine_of(cpus).override(limits)
 
 
 def options_for(isa: str) -> CompileOptions:

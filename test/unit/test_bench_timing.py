@@ -6,21 +6,28 @@ import json
 import os
 import subprocess
 import sys
+from functools import partial
 
 import numpy as np
 import pytest
 
 from benchmarks import timing
+from benchmarks.bandwidth import measure_bandwidths
 from benchmarks.environment import (
     choose_cpus,
     cpu_model,
+    describe_machine,
     load,
+    machine_of,
     worker_environment,
 )
+from benchmarks.peers.mopt import AVX2_MACHINE
 from benchmarks.timing import aligned_copy, largest_cache, time_runs
+from benchmarks.validation.planned import machine_for
 from benchmarks.workers import _BOOTSTRAP, COMPILER, PACKAGE
 from mopt_mlir import UserError
 from mopt_mlir.cache_flush import CacheFlush, FlushedCpus, ballast_bytes
+from mopt_mlir.machine import facts, host, resolve
 
 
 def test_flush_before_each_run_and_the_first_ones_dropped():
@@ -136,12 +143,70 @@ def test_one_cpu_of_each_core(tmp_path, monkeypatch):
         directory = tmp_path / f"cpu{cpu}" / "topology"
         directory.mkdir(parents=True)
         (directory / "thread_siblings_list").write_text(siblings)
-    assert choose_cpus(1, tmp_path) == [3]
-    assert choose_cpus(2, tmp_path) == [2, 3]
+    nowhere = tmp_path / "nowhere"
+    assert choose_cpus(1, tmp_path, nowhere) == [3]
+    assert choose_cpus(2, tmp_path, nowhere) == [2, 3]
     with pytest.raises(UserError, match="threads=3: this process may use 2 cores"):
-        choose_cpus(3, tmp_path)
+        choose_cpus(3, tmp_path, nowhere)
     with pytest.raises(UserError, match="threads=0"):
-        choose_cpus(0, tmp_path)
+        choose_cpus(0, tmp_path, nowhere)
+
+
+def test_under_a_quota_fewer_cores_are_chosen(tmp_path, monkeypatch):
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1, 2, 3})
+    (tmp_path / "cpu.max").write_text("150000 100000\n")
+    assert choose_cpus(2, tmp_path, tmp_path) == [2, 3]
+    with pytest.raises(UserError, match="threads=3: this process may use 2 cores"):
+        choose_cpus(3, tmp_path, tmp_path)
+
+
+def on_a_machine_with_l3s(root, monkeypatch, *sizes):
+    """Cores that each have an L3, of such sizes."""
+    try:
+        host()
+    except UserError as refusal:
+        pytest.skip(refusal.message)
+    for cpu, size in enumerate(sizes):
+        directory = root / f"cpu{cpu}" / "cache" / "index3"
+        directory.mkdir(parents=True)
+        for name, text in ("level", "3"), ("type", "Unified"), ("size", size):
+            (directory / name).write_text(text)
+        (directory / "shared_cpu_list").write_text(str(cpu))
+        (directory.parents[1] / "topology").mkdir()
+        (directory.parents[1] / "topology" / "thread_siblings_list").write_text(str(cpu))
+    threads = frozenset(range(len(sizes)))
+    monkeypatch.setattr(facts, "observe", partial(facts.observe, root, threads))
+
+
+def test_plans_are_for_the_cores_that_are_measured(tmp_path, monkeypatch):
+    """With L3s of different sizes, as those of a Ryzen 9 7950X3D."""
+    on_a_machine_with_l3s(tmp_path, monkeypatch, "96M", "32M")
+    assert machine_of([0]).cache("L3").size == 96 << 20
+    assert machine_of([1]).cache("L3").size == 32 << 20
+    (last,) = (c for c in describe_machine([1])["planned_for"]["caches"] if c["name"] == "L3")
+    assert last["size"] == 32 << 20
+    assert machine_for("native", [1]) == machine_of([1])
+    limited = machine_for("avx2", [1])
+    assert (limited.cache("L3").size, limited.vector_bits) == (32 << 20, 256)
+
+
+def test_on_cores_that_are_alike_the_machine_is_the_host(tmp_path, monkeypatch):
+    on_a_machine_with_l3s(tmp_path, monkeypatch, "32M", "32M")
+    assert machine_of([0]) == machine_of([1]) == machine_of([0, 1]) == host()
+    assert machine_for("avx2", [1]) == resolve(AVX2_MACHINE)
+
+
+def test_bandwidths_are_measured_with_the_caches_of_the_cores(tmp_path, monkeypatch):
+    """Of two cores with an L3 each none shares it with the other."""
+    on_a_machine_with_l3s(tmp_path, monkeypatch, "96M", "32M", "32M")
+
+    def measure(machine, cpus, sharing):
+        raise LookupError(machine.cache("L3").size, cpus, sharing)
+
+    monkeypatch.setattr("mopt_mlir.measuring.bench.HostBench", measure)
+    with pytest.raises(LookupError) as measured:
+        measure_bandwidths([1, 2])
+    assert measured.value.args == (32 << 20, [1, 2], 1)
 
 
 def test_all_workers_share_an_environment():

@@ -2,6 +2,7 @@
 
 import pytest
 
+from benchmarks.environment import available_cpus
 from benchmarks.operators import problem_of
 from benchmarks.validation import crosscheck
 from benchmarks.validation.planned import machine_for
@@ -29,7 +30,8 @@ def test_a_file_without_misses_is_refused():
 @pytest.mark.skipif(not crosscheck.is_available(), reason="there is no valgrind")
 def test_valgrind_agrees():
     # one with far more misses than Python's own, which change with the call
-    workload, machine = Workload("x", k=64, h=24, w=24, c=48, r=1, s=1), machine_for("avx2")
+    workload = Workload("x", k=64, h=24, w=24, c=48, r=1, s=1)
+    machine = machine_for("avx2", available_cpus())
     (plan,) = sample_plans(problem_of(workload), machine, 1, 3)
     ours, theirs = (
         simulate(workload, plan, machine, "avx2"),
