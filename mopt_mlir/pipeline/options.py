@@ -19,6 +19,9 @@ _V = TypeVar("_V", str, int, float, bool)
 
 _BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
 _CLOSING = {"'": "'", '"': '"', "{": "}"}
+_NEED_BRACES = frozenset((*_CLOSING, ",", "(", ")", "}"))
+"""Characters that end a value, or begin a quoted one."""
+
 _KINDS = {str: "a text", int: "an integer", float: "a number", bool: "true or false"}
 
 
@@ -140,7 +143,8 @@ def _quoted(value: Value) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     text = str(value)
-    return f"{{{text}}}" if not text or any(c.isspace() or c in ",(){}" for c in text) else text
+    needs_braces = not text or any(c.isspace() or c in _NEED_BRACES for c in text)
+    return f"{{{text}}}" if needs_braces else text
 
 
 def _option(item: Field[Any]) -> Option:

@@ -98,8 +98,9 @@ def test_passes_of_both_kinds_run_in_order(session):
     assert messages == ["before folding", "after folding", "after folding"]
 
 
-def test_the_pass_manager_prints_a_pipeline_that_parses_back(session):
-    given = Probe(end="a b", often=3, quick_mode=True)
+@pytest.mark.parametrize("end", ["a b", "it's", '"so"', ""])
+def test_the_pass_manager_prints_a_pipeline_that_parses_back(session, end):
+    given = Probe(end=end, often=3, quick_mode=True)
     add_passes(session.manager, "cse", given, "func.func(cse)")
     anchor, steps = parse_pipeline(str(session.manager))
     assert anchor == "builtin.module"
