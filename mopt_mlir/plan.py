@@ -109,11 +109,12 @@ class Plan:
         return {level.name: level.tile for level in self.levels}.get(self.packing, problem.extents)
 
     def core_tile(self, dim: str, extent: int) -> int:
-        """Elements of `dim` in one core's share of the outermost tile, in whole register tiles."""
+        """Elements of `dim` in one core's share of the outermost tile: whole register tiles, or all
+        of the tile if it is less than one."""
         tile = min(self.levels[0].tile[dim], extent) if self.levels else extent
         ways = self.parallel.get(dim, 1)
         unit = self.microkernel.extent(dim)
-        return tile if ways == 1 else -(-tile // (ways * unit)) * unit
+        return tile if ways == 1 else min(tile, -(-tile // (ways * unit)) * unit)
 
     def check(self, problem: Problem) -> None:
         """Raise DataError, naming the field, where this plan does not fit `problem`."""

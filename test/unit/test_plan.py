@@ -35,6 +35,22 @@ def test_a_share_of_the_outermost_tile_is_whole_register_tiles() -> None:
     assert plan.core_tile("k", 64) == 32
 
 
+def test_a_share_is_not_more_than_the_tile() -> None:
+    """Of ten pixels and vectors of sixteen a single core has all."""
+    problem = conv2d(k=64, h=28, w=10, c=16, r=3, s=3)
+    outer = {**problem.extents, "k": 32}
+    kernel = Microkernel("w", 16, {"w": 16, "k": 4}, ("c", "r", "s"))
+
+    def plan(inner: dict[str, int]) -> Plan:
+        levels = Level("L3", ORDER, outer), Level("L1", ORDER, {**outer, **inner})
+        return Plan("znver5", 2, kernel, levels, {"w": 2})
+
+    assert plan({}).core_tile("w", 10) == 10
+    plan({}).check(problem)
+    with pytest.raises(ValueError, match=r"L1.tile\[w\] = 16 is not in \[1, 10\]"):
+        plan({"w": 16}).check(problem)
+
+
 def tile(**sizes: int) -> dict[str, Any]:
     return {"levels": (Level("L1", ORDER, {**TILE, **sizes}),)}
 
