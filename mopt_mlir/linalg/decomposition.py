@@ -26,13 +26,18 @@ module attributes {{transform.with_named_sequence}} {{
 
 
 def decompose(module: Any) -> None:
-    """Replace each `linalg.softmax` on tensors of a `builtin.module` by the operations that it is
-    made of: a maximum, exponentials, a sum and quotients. Those on buffers MLIR cannot take apart.
+    """Replace each `linalg.softmax` on tensors of floats in a `builtin.module` by the operations
+    that it is made of: a maximum, exponentials, a sum and quotients. Those on buffers MLIR cannot
+    take apart; at those of other elements it would end the process.
     """
-    on_tensors = [operation for operation in find(module, "linalg.softmax") if operation.results]
+    bindings = bindings_of(module)
+    on_tensors = [
+        operation
+        for operation in find(module, "linalg.softmax")
+        if operation.results and _has_floats(operation)
+    ]
     if not on_tensors:
         return
-    bindings = bindings_of(module)
     try:
         interpreter = import_module(f"{bindings.package}.dialects.transform.interpreter")
     except ImportError:  # some bindings come without it; what is left is reported in the end
@@ -48,3 +53,8 @@ def decompose(module: Any) -> None:
         for operation in find(module, "linalg.generic"):
             if operation not in before:
                 operation.attributes[PART] = unit
+
+
+def _has_floats(operation: Any) -> bool:
+    kind = bindings_of(operation).ir.FloatType
+    return all(isinstance(value.type.element_type, kind) for value in operation.operands)

@@ -58,7 +58,7 @@ _IN_MODULES = (_MODULE, "arith.constant")
 
 _LOWERED = ("llvm", "omp")
 
-_WAYS_OUT = {"linalg.softmax": "; on tensors MLIR can take it apart"}
+_WAYS_OUT = {"linalg.softmax": "; on tensors of floats MLIR can take it apart"}
 """What to do about operations that are left, where we know."""
 
 

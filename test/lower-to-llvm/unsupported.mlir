@@ -82,3 +82,13 @@ module @outer {
 func.func @too_large(%a: memref<4294967296x2147483648xf32>) {
   return
 }
+
+// -----
+
+// Here as well: integers have no exponential.
+func.func @softmax(%a: tensor<4x8xi32>) -> tensor<4x8xi32> {
+  // expected-error @+1 {{'linalg.softmax' cannot be lowered to LLVM; on tensors of floats MLIR can take it apart}}
+  %0 = linalg.softmax dimension(1) ins(%a : tensor<4x8xi32>) outs(%a : tensor<4x8xi32>)
+      -> tensor<4x8xi32>
+  return %0 : tensor<4x8xi32>
+}
