@@ -78,7 +78,8 @@ def compile_module(module: Any, target: Target, exported: Collection[str]) -> Na
 
 
 def compile_text(text: str, target: Target, exported: Collection[str]) -> NativeModule:
-    """Optimise LLVM IR that is given as text.
+    """Optimise LLVM IR that is given as text. Only the functions in `exported` can be called from
+    outside, whatever the text says.
 
     Loops were tiled, vectorised and unrolled as the plan says: LLVM must not do it once more. It
     vectorises the loops that are not marked as off limits, see `lowering.fallback`.
@@ -92,8 +93,8 @@ def compile_text(text: str, target: Target, exported: Collection[str]) -> Native
     module.triple = machine.triple
     module.data_layout = str(machine.target_data)
     for function in module.functions:
-        if not function.is_declaration and function.name not in exported:
-            function.linkage = "internal"
+        if not function.is_declaration:
+            function.linkage = "external" if function.name in exported else "internal"
     for variable in module.global_variables:  # a program has its own of such names
         if not variable.is_declaration and variable.linkage.name == "external":
             variable.linkage = "internal"

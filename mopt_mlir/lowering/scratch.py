@@ -20,7 +20,8 @@ from mopt_mlir.diagnostics import UserError, describe
 from mopt_mlir.operations import find
 
 RELEASE = "mopt_release_scratch"
-"""A function of the module that frees the blocks; it also runs when a library is unloaded."""
+"""A function of the module that frees the blocks. It runs when a library is unloaded, and is not
+seen from outside: other modules of a program have one of the same name."""
 
 _HUGE_PAGE = 1 << 21  # bytes; blocks of at least one are aligned to it, so that they can use them
 _MADV_HUGEPAGE = 14  # Linux's advice that a range is worth huge pages
@@ -75,6 +76,7 @@ class _Runtime:
         self.pointer = self.ir.Type.parse("!llvm.ptr")
         self.i64 = self.ir.IntegerType.get_signless(64)
         self.i32 = self.ir.IntegerType.get_signless(32)
+        self.internal = self.ir.Attribute.parse("#llvm.linkage<internal>")
         self.top = self.ir.InsertionPoint.at_block_begin(module.regions[0].blocks[0])
         self.symbols = self.ir.SymbolTable(module)
         self.numbers = count()
@@ -107,7 +109,7 @@ class _Runtime:
                 attributes={
                     "global_type": self.ir.TypeAttr.get(self.pointer),
                     "sym_name": self.ir.StringAttr.get(name),
-                    "linkage": self.ir.Attribute.parse("#llvm.linkage<internal>"),
+                    "linkage": self.internal,
                     "addr_space": self.ir.IntegerAttr.get(self.i32, 0),
                     "visibility_": self.ir.IntegerAttr.get(self.i64, 0),
                 },
@@ -164,7 +166,7 @@ class _Runtime:
         """A function that empties the slots, also to be run when the code is unloaded."""
         kind = self.ir.TypeAttr.parse("!llvm.func<void ()>")
         with self.top:
-            function = self.llvm.LLVMFuncOp(RELEASE, kind)
+            function = self.llvm.LLVMFuncOp(RELEASE, kind, linkage=self.internal)
             self.ir.Operation.create(
                 "llvm.mlir.global_dtors",
                 attributes={

@@ -6,6 +6,7 @@ from typing import Any
 
 from mopt_mlir.bindings import bindings_of
 from mopt_mlir.diagnostics import Failure, UserError, describe, emit
+from mopt_mlir.func_ops import is_public
 from mopt_mlir.lowering.addresses import forget_bounds, share_addresses
 from mopt_mlir.lowering.fallback import keep_marks, linalg_to_loops, mark_loops
 from mopt_mlir.lowering.library import call_accurate_functions, check_names
@@ -52,6 +53,9 @@ _TO_LLVM = (
 _CAST = "builtin.unrealized_conversion_cast"
 """Between an operation that was lowered and one that was not."""
 
+_LINKAGE = "llvm.linkage"
+"""The attribute of a function by which upstream's lowering knows its linkage."""
+
 _MODULE = "builtin.module"
 _IN_MODULES = (_MODULE, "arith.constant")
 """What may stand in a module beside symbols: canonicalisation puts constants there."""
@@ -88,6 +92,7 @@ def lower_to_llvm(module: Any, threads: int) -> None:
     share_addresses(module)
     _hide_second_trips(module)
     call_accurate_functions(module)
+    _keep_to_itself(module)
     run_upstream(module, *_TO_LLVM)
     forget_bounds(module)
     hide_constants(module)
@@ -244,6 +249,18 @@ def _bits_as_bytes(module: Any) -> None:
                 bits = bindings.arith.trunci(type_.element_type, loaded)
                 access.result.replace_all_uses_with(bits)
         access.erase()
+
+
+def _keep_to_itself(module: Any) -> None:
+    """Give private functions that the module defines internal linkage, unless they have one: to
+    upstream's lowering all functions are external, and those of two modules would clash."""
+    ir = bindings_of(module).ir
+    with module.context:
+        internal = ir.Attribute.parse("#llvm.linkage<internal>")
+        for function in find(module, "func.func"):
+            is_defined = bool(len(function.regions[0].blocks))
+            if is_defined and not is_public(function) and _LINKAGE not in function.attributes:
+                function.attributes[_LINKAGE] = internal
 
 
 def _check_lowered(module: Any) -> None:

@@ -25,7 +25,7 @@ func.func @caller(%a: memref<4xf32, strided<[2], offset: 3>>, %b: memref<4xf32>,
   return
 }
 
-// CHECK-LABEL: llvm.func @private(
+// CHECK-LABEL: llvm.func internal @private(
 // CHECK-NOT:     mopt.entry
 // CHECK:         llvm.return
 func.func private @private(%a: memref<4xf32>) {

@@ -8,7 +8,7 @@
 // CHECK-NEXT:      llvm.func @expm1f(f32) -> f32
 // CHECK:           llvm.mlir.global internal @mopt_scratch_0()
 // CHECK:           llvm.func @aligned_alloc(i64, i64) -> !llvm.ptr
-// CHECK:           llvm.func @mopt_release_scratch()
+// CHECK:           llvm.func internal @mopt_release_scratch()
 // CHECK:           llvm.func @f(
 // CHECK:             llvm.call @aligned_alloc
 // CHECK:             llvm.call @expm1f

@@ -5,7 +5,7 @@
 
 // CHECK:       llvm.mlir.global internal @mopt_scratch_0() {{.*}} : !llvm.ptr
 // CHECK-NOT:   @mopt_scratch_1
-// CHECK:       llvm.func @mopt_release_scratch()
+// CHECK:       llvm.func internal @mopt_release_scratch()
 // CHECK:       llvm.mlir.global_dtors dtors = [@mopt_release_scratch]
 // CHECK-LABEL: llvm.func @f(
 // CHECK:         %[[OLD:.+]] = llvm.atomicrmw xchg {{.*}} acquire

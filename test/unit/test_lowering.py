@@ -18,6 +18,7 @@ from mopt_mlir.diagnostics import Failure, sink
 from mopt_mlir.lowering import target
 from mopt_mlir.lowering.native import compile_text
 from mopt_mlir.lowering.openmp import find_openmp
+from mopt_mlir.lowering.scratch import RELEASE
 from mopt_mlir.lowering.target import (
     check_runs_here,
     known_cpus,
@@ -26,6 +27,7 @@ from mopt_mlir.lowering.target import (
     vector_unit,
 )
 from mopt_mlir.lowering.upstream import run_upstream
+from mopt_mlir.pipeline.loading import load_module, run_passes
 
 F32 = np.float32
 NO_TILING = ""  # passes in front of the lowering
@@ -504,6 +506,53 @@ def test_code_is_for_the_cpu_that_was_asked_for():
 def test_what_is_not_exported_is_internal():
     text = "define void @unused() { ret void }\ndefine void @f() { ret void }"
     assert "@unused" not in compile_text(text, of_cpu("host"), ["f"]).ir()
+
+
+NEST = """linalg.conv_2d_nchw_fchw {mopt.plan = {
+      machine = "haswell", threads = 1, packing = "whole", levels = [],
+      microkernel = {lanes = "k", vector = 8, tile = {k = 8, w = 4}, reduction = ["c", "r", "s"]}}}
+      ins(%x, WEIGHTS : memref<1x4x6x6xf32>, memref<8x4x3x3xf32>) outs(OUTPUT : memref<1x8x4x4xf32>)
+"""
+
+
+def test_modules_that_are_linked_have_only_their_functions_in_common():
+    """What is generated beside them, nests that several convolutions share, packed weights, and
+    memory that is kept, has the same names in each."""
+    import llvmlite.binding as llvm
+
+    nests = [("%w", "%o"), ("%v", "%p"), ("%c", "%o"), ("%c", "%p")]
+    calls = "".join(NEST.replace("WEIGHTS", w).replace("OUTPUT", o) for w, o in nests)
+    texts = []
+    for name in ("f", "g"):
+        module = load_module(
+            f"""memref.global "private" constant @taps : memref<8x4x3x3xf32> = dense<0.5>
+            func.func @{name}(%x: memref<1x4x6x6xf32>, %w: memref<8x4x3x3xf32>,
+                              %v: memref<8x4x3x3xf32>, %o: memref<1x8x4x4xf32>,
+                              %p: memref<1x8x4x4xf32>) {{
+              %c = memref.get_global @taps : memref<8x4x3x3xf32>
+              {calls}
+              return
+            }}"""
+        )
+        run_passes(module, "mopt-tile,mopt-lower-to-llvm")
+        texts.append(bindings().llvm.translate_module_to_llvmir(module))
+        assert all(part in texts[-1] for part in ("@convolution_1(", "@packed_weights_0", RELEASE))
+    context = llvm.create_context()
+    one, other = (llvm.parse_assembly(text, context) for text in texts)
+    one.link_in(other)
+    symbols = (*one.functions, *one.global_variables)
+    seen = [s.name for s in symbols if not s.is_declaration and s.linkage.name == "external"]
+    assert seen == ["f", "g"]
+
+
+def test_a_linkage_that_a_function_has_is_kept():
+    module = load_module(
+        """func.func private @g() attributes {llvm.linkage = #llvm.linkage<linkonce_odr>} { return }
+        func.func @f() { call @g() : () -> ()
+          return }"""
+    )
+    run_passes(module, "mopt-lower-to-llvm")
+    assert "llvm.func linkonce_odr @g()" in str(module)
 
 
 def test_an_unknown_cpu_is_refused_with_similar_names():
