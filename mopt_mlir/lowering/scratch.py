@@ -31,7 +31,8 @@ def reuse_scratch(module: Any) -> None:
     """Turn the marked allocations of a module, and their deallocations, into uses of slots.
 
     Raises UserError where the module has symbols of its own by the names of functions that this
-    needs, even without such allocations: whoever loads the code will call RELEASE if it is there.
+    needs, even without such allocations: whoever loads the code will call RELEASE if it is there;
+    and where an allocation and its deallocation are not in the same region.
     """
     for inner in find(module, "builtin.module"):  # each has symbols of its own
         _reuse_in(inner)
@@ -83,12 +84,19 @@ class _Runtime:
         self.slots: list[str] = []
 
     def replace(self, allocation: Any) -> None:
-        """Take the block where it was allocated, give it back where it was freed."""
+        """Take the block where it was allocated, give it back where it was freed. Raises UserError
+        where passes have moved one of these out of a loop or a branch, but not the other."""
         slot = self._slot()
         type_ = allocation.results[0].type
         size = prod(type_.shape) * type_.element_type.width // 8
         frees = [use.owner for use in allocation.results[0].uses]
         frees = [op.operation for op in frees if op.operation.name == "memref.dealloc"]
+        if any(free.parent != allocation.parent for free in frees):
+            raise UserError(
+                "this memory is freed in another loop or branch than it is allocated in: behind "
+                "mopt-tile run no passes that move allocations, such as buffer-loop-hoisting",
+                describe(allocation.location),
+            )
         with self.ir.InsertionPoint(allocation), allocation.location:
             block = self._take(slot, size)
             memref = self._memref(block, type_)

@@ -92,3 +92,20 @@ func.func @softmax(%a: tensor<4x8xi32>) -> tensor<4x8xi32> {
       -> tensor<4x8xi32>
   return %0 : tensor<4x8xi32>
 }
+
+// -----
+
+// Each iteration would free the same memory.
+func.func @hoisted(%x: memref<100xf32>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c9 = arith.constant 9 : index
+  // expected-error @+1 {{this memory is freed in another loop or branch than it is allocated in: behind mopt-tile run no passes that move allocations, such as buffer-loop-hoisting}}
+  %panels = memref.alloc() {mopt.scratch} : memref<100xf32>
+  scf.for %i = %c0 to %c9 step %c1 {
+    memref.copy %x, %panels : memref<100xf32> to memref<100xf32>
+    memref.copy %panels, %x : memref<100xf32> to memref<100xf32>
+    memref.dealloc %panels : memref<100xf32>
+  }
+  return
+}
