@@ -23,6 +23,23 @@ MANUAL = "bufferization.manual_deallocation"
 is."""
 
 
+VIEWS = frozenset(
+    {
+        "memref.assume_alignment",
+        "memref.cast",
+        "memref.collapse_shape",
+        "memref.expand_shape",
+        "memref.memory_space_cast",
+        "memref.reinterpret_cast",
+        "memref.reshape",
+        "memref.subview",
+        "memref.transpose",
+        "memref.view",
+    }
+)
+"""Operations whose one result is in the memory of their first operand."""
+
+
 def aligned_bytes(size: int, alignment: int = ALIGNMENT) -> NDArray[np.uint8]:
     """`size` bytes of memory that begin at a multiple of `alignment`."""
     import numpy as np

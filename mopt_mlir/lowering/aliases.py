@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from mopt_mlir.bindings import bindings_of
-from mopt_mlir.linalg.initializer import VIEWS
+from mopt_mlir.buffers import VIEWS
 from mopt_mlir.operations import find, inside
 
 _PARTS = (

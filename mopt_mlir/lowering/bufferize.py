@@ -6,7 +6,7 @@ from math import prod
 from typing import Any
 
 from mopt_mlir.bindings import bindings_of, enclosing_module
-from mopt_mlir.buffers import ADDRESSABLE_BYTES, ALIGNMENT, MANUAL
+from mopt_mlir.buffers import ADDRESSABLE_BYTES, ALIGNMENT, MANUAL, VIEWS
 from mopt_mlir.diagnostics import UserError, describe
 from mopt_mlir.func_ops import (
     argument_attributes,
@@ -15,7 +15,6 @@ from mopt_mlir.func_ops import (
     name_of,
     set_argument_attributes,
 )
-from mopt_mlir.linalg.initializer import VIEWS
 from mopt_mlir.lowering.aliases import copy_aliases, read_where_used
 from mopt_mlir.lowering.results import is_buffer, results_to_parameters
 from mopt_mlir.lowering.upstream import run_upstream
@@ -40,9 +39,6 @@ _FREE = (
 
 _INLINE = "inline{default-pipeline=}"
 _NO_INLINE = "no_inline"
-
-_VIEWS = VIEWS | {"memref.memory_space_cast", "memref.assume_alignment"}
-"""Operations whose result is freed in place of their operand."""
 
 _WRITABLE = "bufferization.writable"
 
@@ -180,7 +176,7 @@ def _keep_manual_deallocations(module: Any) -> None:
     for op in find(module, "memref.dealloc"):
         op.attributes[MANUAL] = ir.UnitAttr.get(op.context)
         owner = op.operands[0].owner
-        while not isinstance(owner, ir.Block) and owner.operation.name in _VIEWS:
+        while not isinstance(owner, ir.Block) and owner.operation.name in VIEWS:
             owner = owner.operands[0].owner
         if not isinstance(owner, ir.Block) and owner.operation.name == "memref.alloc":
             owner.operation.attributes[MANUAL] = ir.UnitAttr.get(op.context)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from mopt_mlir.bindings import Bindings, bindings_of, enclosing_module
+from mopt_mlir.buffers import VIEWS
 from mopt_mlir.diagnostics import UserError, describe
 from mopt_mlir.func_ops import (
     argument_attributes,
@@ -18,7 +19,6 @@ from mopt_mlir.func_ops import (
     parameter_given,
     set_argument_attributes,
 )
-from mopt_mlir.linalg.initializer import VIEWS
 from mopt_mlir.operations import find
 
 RESULT = "mopt.result"
