@@ -15,6 +15,7 @@ from typing import Any
 from mopt_mlir.bindings import Bindings
 from mopt_mlir.buffers import ADDRESSABLE_BYTES
 from mopt_mlir.linalg.initializer import Initializer, initializer_of
+from mopt_mlir.linalg.memory import Memory
 from mopt_mlir.problem import (
     TENSORS,
     Dim,
@@ -60,8 +61,9 @@ class Convolution:
         return self.operation.operands[2]
 
 
-def extract(operation: Any, bindings: Bindings) -> Convolution:
-    """The convolution that `operation` (any linalg op) computes.
+def extract(operation: Any, bindings: Bindings, memory: Memory | None = None) -> Convolution:
+    """The convolution that `operation` (any linalg op) computes. If several of a module are asked
+    for, `memory` is what is known of that.
 
     Raises UnsupportedError with the reason where this compiler cannot tile it.
     """
@@ -82,7 +84,8 @@ def extract(operation: Any, bindings: Bindings) -> Convolution:
     except NoPlanError as error:
         raise UnsupportedError(str(error)) from None
     output = operation.operands[2]
-    initializer = initializer_of(operation, output, problem, on_tensors, bindings)
+    memory = memory or Memory(bindings)
+    initializer = initializer_of(operation, output, problem, on_tensors, memory)
     problem = replace(problem, accumulates=initializer is None)
     return Convolution(operation, problem, on_tensors, initializer)
 

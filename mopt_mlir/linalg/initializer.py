@@ -5,12 +5,12 @@ Generated code starts its sums from the scalar or the bias instead, and the outp
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
-from mopt_mlir.bindings import Bindings, enclosing_module
-from mopt_mlir.func_ops import name_of
-from mopt_mlir.operations import find
+from mopt_mlir.bindings import Bindings
+from mopt_mlir.linalg.memory import Memory
 from mopt_mlir.problem import Problem, Role
 
 
@@ -36,58 +36,43 @@ class Initializer:
 
 
 def initializer_of(
-    operation: Any, output: Any, problem: Problem, on_tensors: bool, bindings: Bindings
+    operation: Any, output: Any, problem: Problem, on_tensors: bool, memory: Memory
 ) -> Initializer | None:
-    """The fill or bias broadcast that wrote `output` just before `operation`, if any."""
-    if on_tensors:
-        writer = None if isinstance(output.owner, bindings.ir.Block) else output.owner
-    else:
-        writer = _previous_writer(operation, output)
-    if writer is None:
+    """The fill or bias broadcast that wrote `output` before `operation`, if there is one, and
+    nothing that is between them could tell whether it is done later."""
+    if not on_tensors:
+        return _initializer_in_memory(operation, output, problem, memory)
+    if isinstance(output.owner, memory.bindings.ir.Block):
         return None
-    return _initializer(writer.operation, output, problem, bindings)
+    return _initializer(output.owner.operation, problem, memory.bindings)
 
 
-VIEWS = frozenset(
-    {
-        "memref.cast",
-        "memref.collapse_shape",
-        "memref.expand_shape",
-        "memref.reinterpret_cast",
-        "memref.subview",
-        "memref.transpose",
-        "memref.view",
-    }
-)
-"""Operations whose result is in the memory of their first operand."""
-
-WRITE_NOTHING = VIEWS | {
-    "affine.apply",
-    "memref.alloc",
-    "memref.alloca",
-    "memref.get_global",
-    "tensor.empty",
-}
-"""Operations that may stand between an initializer and a convolution, as may all of `arith`."""
-
-
-def _previous_writer(operation: Any, output: Any) -> Any:
-    """The operation that last wrote memref `output`, if nothing else could have come between."""
-    writer = None
-    for candidate in operation.block.operations:
-        candidate = candidate.operation
-        if candidate == operation:
-            return writer
-        if candidate.name in WRITE_NOTHING or candidate.name.startswith("arith."):
-            continue
-        writes = candidate.name.startswith("linalg.") and len(candidate.operands) > 0
-        writer = candidate if writes and candidate.operands[-1] == output else None
-    return None
-
-
-def _initializer(
-    writer: Any, output: Any, problem: Problem, bindings: Bindings
+def _initializer_in_memory(
+    operation: Any, output: Any, problem: Problem, memory: Memory
 ) -> Initializer | None:
+    writer, between = _previous_writer(operation, output, memory)
+    found = None if writer is None else _initializer(writer, problem, memory.bindings)
+    if found is None or not found.has_bias:
+        return found
+    changes = (memory.may_access(other, found.bias, by_writing=True) for other in between)
+    return None if memory.may_share(found.bias, output) or any(changes) else found
+
+
+def _previous_writer(operation: Any, output: Any, memory: Memory) -> tuple[Any, Sequence[Any]]:
+    """The operation of linalg that last wrote memref `output`, and those between it and
+    `operation`, none of which accesses `output`; None if something else may have."""
+    between: list[Any] = []
+    for candidate in memory.before(operation):
+        operands = candidate.operands
+        if candidate.name.startswith("linalg.") and len(operands) and operands[-1] == output:
+            return candidate, between
+        if candidate == output.owner or memory.may_access(candidate, output):
+            break
+        between.append(candidate)
+    return None, between
+
+
+def _initializer(writer: Any, problem: Problem, bindings: Bindings) -> Initializer | None:
     """`writer` as a fill, or as a broadcast of a vector over the output channel, or None."""
     if writer.name == "linalg.fill":
         return Initializer(writer)
@@ -101,7 +86,7 @@ def _initializer(
     channel = [i for i, axis in enumerate(problem.output.axes) if k and axis.dims == k]
     if not channel or axes != channel or not _has_strides(source.type, bindings):
         return None
-    return None if _may_share_memory(source, output, bindings) else Initializer(writer, True)
+    return Initializer(writer, has_bias=True)
 
 
 def _broadcast_axes(writer: Any, bindings: Bindings) -> list[int] | None:
@@ -137,59 +122,3 @@ def _has_strides(type_: Any, bindings: Bindings) -> bool:
     except (ValueError, RuntimeError):
         return False
     return True
-
-
-def _may_share_memory(bias: Any, output: Any, bindings: Bindings) -> bool:
-    """Whether a store to `output` may change `bias`, as far as their origins tell. The parameters
-    of a function lie apart, and from the module's variables: whoever calls it sees to that, unless
-    it is the module itself.
-    """
-    if isinstance(output.type, bindings.ir.RankedTensorType):
-        return False
-    one, other = (_origin(buffer, bindings) for buffer in (bias, output))
-    if one is None or other is None or one == other:
-        return True
-    parameters = [origin.identity for origin in (one, other) if origin.kind == "parameter"]
-    if not parameters or not {one.kind, other.kind} <= {"parameter", "variable"}:
-        return False
-    return _is_called(parameters[0].owner.owner)
-
-
-@dataclass(frozen=True)
-class _Origin:
-    """A parameter or an allocation, which is a value, or the name of a variable or a constant."""
-
-    kind: Literal["parameter", "allocation", "variable", "constant"]
-    identity: Any
-
-
-def _origin(buffer: Any, bindings: Bindings) -> _Origin | None:
-    """What `buffer` is a part of; None if that is not known."""
-    while not isinstance(buffer.owner, bindings.ir.Block):
-        owner = buffer.owner.operation
-        if owner.name in ("memref.alloc", "memref.alloca"):
-            return _Origin("allocation", buffer)
-        if owner.name == "memref.get_global":
-            return _global(owner, bindings)
-        if owner.name not in VIEWS:
-            return None
-        buffer = owner.operands[0]
-    function = buffer.owner.owner.operation
-    is_parameter = function.name == "func.func" and buffer.owner == function.regions[0].blocks[0]
-    return _Origin("parameter", buffer) if is_parameter else None
-
-
-def _is_called(function: Any) -> bool:
-    """Whether anything in its module calls `function`, or may."""
-    uses = {"func.call": "callee", "func.constant": "value"}
-    return any(
-        use.attributes[uses[use.name]].value == name_of(function)
-        for use in find(enclosing_module(function), *uses)
-    )
-
-
-def _global(access: Any, bindings: Bindings) -> _Origin:
-    name = access.attributes["name"]
-    symbols = bindings.ir.SymbolTable(enclosing_module(access))
-    is_constant = name.value in symbols and "constant" in symbols[name.value].operation.attributes
-    return _Origin("constant" if is_constant else "variable", name)

@@ -11,6 +11,7 @@ from mopt_mlir.diagnostics import NOT_TILED, Failure, emit, without
 from mopt_mlir.linalg.constants import constant_value
 from mopt_mlir.linalg.decomposition import PART
 from mopt_mlir.linalg.extract import Convolution, UnsupportedError, extract, indexing_maps
+from mopt_mlir.linalg.memory import Memory
 from mopt_mlir.normal_form import Groups, normalise
 from mopt_mlir.operations import inside
 from mopt_mlir.plain_data import DataError
@@ -123,11 +124,12 @@ def convolutions(module: Any, bindings: Bindings) -> list[Convolution]:
     Emits a remark for each other linalg operation that might have been one.
     """
     found: list[Convolution] = []
+    memory = Memory(bindings)
     for operation in inside(module):
         if not operation.name.startswith("linalg."):
             continue
         try:
-            found.append(extract(operation, bindings))
+            found.append(extract(operation, bindings, memory))
         except UnsupportedError as reason:
             if _reduces(operation, bindings):
                 message = f"'{operation.name}' is not tiled: {reason}"

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from mopt_mlir.bindings import bindings
+from mopt_mlir.bindings import bindings, enclosing_module
 from mopt_mlir.linalg.extract import Convolution, UnsupportedError, extract
 from mopt_mlir.normal_form import normalise
+from mopt_mlir.planning.planner import convolutions
 from mopt_mlir.problem import Role, conv2d
 
 
@@ -248,6 +249,7 @@ func.func @f(%a: memref<1x6x6x4xf32>, %f: memref<3x3x4x8xf32>, %o: {OUTPUT}, %x:
 }}
 memref.global @first : {OUTPUT}
 memref.global @second : memref<8xf32>
+func.func private @elsewhere({OUTPUT})
 """
     return convolution(text, package)
 
@@ -364,6 +366,114 @@ def test_a_bias_elsewhere_is_folded(before: str, bias: str, output: str) -> None
     found = initialized(broadcast(bias, "memref<8xf32>", output), before=before, output=output)
     assert found.initializer is not None
     assert found.initializer.bias is not None
+
+
+FILL = f"linalg.fill ins(%v : f32) outs(%o : {OUTPUT})"
+ELSEWHERE = f"%n = memref.alloc() : {OUTPUT}"
+PART = f"""%part = memref.subview %o[0, 1, 0, 0] [1, 1, 1, 8] [1, 1, 1, 1] : {OUTPUT}
+    to memref<8xf32, strided<[1], offset: 32>>"""
+CAPTURED = f"""linalg.generic {{indexing_maps = [#whole],
+      iterator_types = ["parallel", "parallel", "parallel", "parallel"]}} outs(%n : {OUTPUT}) {{
+  ^bb0(%e: f32):
+    %first = memref.load %BUFFER[%i, %i, %i, %i] : {OUTPUT}
+    linalg.yield %first : f32
+  }}"""
+
+
+@pytest.mark.parametrize(
+    "between",
+    [
+        FILL.replace("%o", "%n"),
+        FILL.replace("%o", "%x"),
+        f"linalg.add ins(%x, %n : {OUTPUT}, {OUTPUT}) outs(%n : {OUTPUT})",
+        f"memref.store %v, %n[%i, %i, %i, %i] : {OUTPUT}",
+        f"memref.copy %x, %n : {OUTPUT} to {OUTPUT}",
+        f"%size = memref.dim %o, %i : {OUTPUT}",
+        f"%same = memref.assume_alignment %o, 64 : {OUTPUT}",
+        CAPTURED.replace("%BUFFER", "%x"),
+        f"memref.dealloc %n : {OUTPUT}",
+    ],
+)
+def test_what_is_done_elsewhere_may_come_between(between: str) -> None:
+    found = initialized(f"{FILL}\n{between}", before=ELSEWHERE)
+    assert found.initializer is not None
+
+
+@pytest.mark.parametrize(
+    "between",
+    [
+        f"%e = memref.load %o[%i, %i, %i, %i] : {OUTPUT}",
+        f"{PART}\nlinalg.fill ins(%v : f32) outs(%part : memref<8xf32, strided<[1], offset: 32>>)",
+        f"linalg.add ins(%o, %n : {OUTPUT}, {OUTPUT}) outs(%n : {OUTPUT})",
+        f"memref.copy %o, %n : {OUTPUT} to {OUTPUT}",
+        f"%same = memref.assume_alignment %o, 64 : {OUTPUT}\n" + FILL.replace("%o", "%same"),
+        f"""%yes = arith.constant true
+        %other = arith.select %yes, %n, %x : {OUTPUT}
+        {FILL.replace("%o", "%other")}""",
+        CAPTURED.replace("%BUFFER", "%o"),
+        f"func.call @elsewhere(%n) : ({OUTPUT}) -> ()",
+        "scf.if %c { memref.store %v, %n[%i, %i, %i, %i] : OUTPUT }".replace("OUTPUT", OUTPUT),
+        f"%t = bufferization.to_tensor %o restrict : {OUTPUT} to tensor<1x4x4x8xf32>",
+    ],
+)
+def test_nothing_may_come_between_that_may_access_the_output(between: str) -> None:
+    before = f"{ELSEWHERE}\n%c = arith.constant true"
+    assert initialized(f"{FILL}\n{between}", before=before).initializer is None
+
+
+@pytest.mark.parametrize(
+    ("between", "folds"),
+    [
+        (broadcast("%b", "memref<8xf32>", "%n"), True),
+        (FILL.replace("%o", "%x"), True),
+        ("linalg.fill ins(%v : f32) outs(%b : memref<8xf32>)", False),
+        ("memref.store %v, %b[%i] : memref<8xf32>", False),
+        (
+            "%half = memref.subview %b[4] [4] [1] : memref<8xf32> to "
+            "memref<4xf32, strided<[1], offset: 4>>\nlinalg.fill ins(%v : f32) "
+            "outs(%half : memref<4xf32, strided<[1], offset: 4>>)",
+            False,
+        ),
+    ],
+)
+def test_a_bias_that_changes_before_the_convolution_stays(between: str, folds: bool) -> None:
+    writer = broadcast("%b", "memref<8xf32>")
+    found = initialized(f"{writer}\n{between}", before=ELSEWHERE)
+    assert (found.initializer is not None) == folds
+
+
+def test_all_outputs_may_be_filled_first() -> None:
+    fills = "\n".join(FILL.replace("%o", name) for name in ("%o", "%n"))
+    found = initialized(
+        f"""{fills}
+        linalg.conv_2d_nhwc_hwcf ins(%a, %f : memref<1x6x6x4xf32>, memref<3x3x4x8xf32>)
+          outs(%o : {OUTPUT})""",
+        before=ELSEWHERE,
+        output="%n",
+    )
+    module = enclosing_module(found.operation)
+    both = convolutions(module, bindings())
+    assert [one.initializer is not None for one in both] == [True, True]
+
+
+def test_outputs_that_a_caller_may_give_twice_are_taken_for_one() -> None:
+    text = f"""func.func private @f(%a: memref<1x6x6x4xf32>, %f: memref<3x3x4x8xf32>, %o: {OUTPUT},
+                  %x: {OUTPUT}, %v: f32) {{
+      {FILL}
+      {FILL.replace("%o", "%x")}
+      linalg.conv_2d_nhwc_hwcf ins(%a, %f : memref<1x6x6x4xf32>, memref<3x3x4x8xf32>)
+        outs(%o : {OUTPUT})
+      return
+    }}
+    CALLER"""
+    caller = f"""func.func @g(%a: memref<1x6x6x4xf32>, %f: memref<3x3x4x8xf32>, %o: {OUTPUT},
+                              %v: f32) {{
+      call @f(%a, %f, %o, %o, %v) : (memref<1x6x6x4xf32>, memref<3x3x4x8xf32>, {OUTPUT}, {OUTPUT},
+                                     f32) -> ()
+      return
+    }}"""
+    assert convolution(text.replace("CALLER", "")).initializer is not None
+    assert convolution(text.replace("CALLER", caller)).initializer is None
 
 
 FOLDED = {
