@@ -20,8 +20,9 @@ class TilePass(PlanningPass):
 
         output[k block][pixel] += panels[k block][c, r, s][k lane] * input[c, pixel + (r, s)]
 
-    A fill or bias that initialises the output is folded into the first write; constant weights are
-    packed now. Operations that are not supported stay and get a remark that says why.
+    A fill or bias that initialises the output is folded into the first write; constant weights that
+    the plan packs as a whole are packed now. Operations that are not supported stay and get a
+    remark that says why.
     """
 
     name: ClassVar[str] = "mopt-tile"
