@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any
+
+from numpy.typing import NDArray
 
 from mopt_mlir.bindings import Bindings, enclosing_module
 from mopt_mlir.buffers import ALIGNMENT
@@ -16,7 +19,6 @@ from mopt_mlir.codegen.packing import pack_constant
 from mopt_mlir.linalg.extract import Convolution
 from mopt_mlir.normal_form import Groups
 from mopt_mlir.planning.planned import PlannedConvolution
-
 
 @dataclass(frozen=True)
 class Site:
@@ -31,18 +33,18 @@ def rewrite(convolutions: Sequence[PlannedConvolution], bindings: Bindings) -> N
     """Replace the operation of every convolution by the loop nest of its plan.
 
     Folds the fill or bias that initialised the output into the first write, and packs constant
-    weights now, into globals of the module. Where several of a module would get the same nest, it
-    is generated once, in a private function that each of them calls.
+    weights now, into globals of the module, each kind of panels once. Where several of a module
+    would get the same nest, it is generated once, in a private function that each of them calls.
     """
-    modules: list[Any] = []
-    keys = [(_number(enclosing_module(c.operation), modules), c.key) for c in convolutions]
+    keys = [(enclosing_module(c.operation), c.key) for c in convolutions]
     uses = Counter(keys)
-    functions: dict[tuple[int, tuple[str, ...]], Any] = {}
+    functions: dict[tuple[Any, tuple[str, ...]], Any] = {}
+    packed: dict[tuple[Any, ...], str] = {}
     for planned, key in zip(convolutions, keys, strict=True):
-        operation, module = planned.operation, modules[key[0]]
+        operation, (module, _) = planned.operation, key
         builder = Builder(bindings, operation.location, _entry_block(operation))
         with bindings.ir.InsertionPoint(operation), operation.location:
-            site = _site(builder, planned, module)
+            site = _site(builder, planned, module, packed)
             if uses[key] == 1:
                 nest = planned.problem, planned.plan, site.operands, site.panels
                 NestEmitter(builder, *nest).emit()
@@ -60,13 +62,6 @@ def rewrite(convolutions: Sequence[PlannedConvolution], bindings: Bindings) -> N
                 other.erase()
 
 
-def _number(item: Any, seen: list[Any]) -> int:
-    """The position of `item` among those seen, which it joins (operations have no hash)."""
-    if item not in seen:
-        seen.append(item)
-    return seen.index(item)
-
-
 def _entry_block(operation: Any) -> Any:
     """The block of the function around `operation` (or of what else stands in a module)."""
     block, owner = operation.block, operation.parent.operation
@@ -78,12 +73,17 @@ def _entry_block(operation: Any) -> Any:
 # ---- one site ----------------------------------------------------------------------------------
 
 
-def _site(builder: Builder, planned: PlannedConvolution, module: Any) -> Site:
+def _site(
+    builder: Builder, planned: PlannedConvolution, module: Any, packed: dict[tuple[Any, ...], str]
+) -> Site:
     convolution, groups = planned.convolution, planned.groups
     buffer = _output_buffer(builder, convolution)
     fill, bias = _initial(builder, convolution)
-    panels = _constant_panels(builder, planned, module) if planned.packs_constant else None
-    weights = None if panels else _view(builder, convolution.weights, groups, "weights")
+    panels = weights = None
+    if planned.packs_constant:
+        panels = _constant_panels(builder, planned, module, packed)
+    else:
+        weights = _view(builder, convolution.weights, groups, "weights")
     operands = Operands(
         _view(builder, convolution.input, groups, "input"),
         weights,
@@ -150,28 +150,40 @@ def _initial(builder: Builder, convolution: Convolution) -> tuple[Any, Any]:
     return initializer.fill, bias
 
 
-def _constant_panels(builder: Builder, planned: PlannedConvolution, module: Any) -> Any:
-    """The memref of a new global that holds the packed weights."""
-    ir = builder.ir
-    packed = pack_constant(planned.problem, planned.plan.microkernel, planned.constant)
+def _constant_panels(
+    builder: Builder, planned: PlannedConvolution, module: Any, packed: dict[tuple[Any, ...], str]
+) -> Any:
+    """The memref of a global that holds the packed weights. It is new unless one of those that were
+    `packed`, by module and contents, holds the same."""
+    contents = pack_constant(planned.problem, planned.plan.microkernel, planned.constant)
+    digest = sha256(contents.data).digest()
+    key = module, contents.shape, contents.dtype.str, digest
     element = planned.convolution.output.type.element_type
+    memref_type = builder.ir.MemRefType.get(contents.shape, element)
+    if key not in packed:
+        packed[key] = _new_constant(builder, contents, memref_type, module)
+    with builder.named("panels"):
+        return builder.bindings.memref.GetGlobalOp(memref_type, packed[key]).result
+
+
+def _new_constant(builder: Builder, contents: NDArray[Any], type_: Any, module: Any) -> str:
+    """The name of a new constant of `module`, of the memref `type_`."""
+    ir = builder.ir
     name = _free_symbol(ir.SymbolTable(module), "packed_weights")
-    tensor_type = ir.RankedTensorType.get(packed.shape, element)
-    memref_type = ir.MemRefType.get(packed.shape, element)
-    contents = ir.DenseResourceElementsAttr.get_from_buffer(
-        packed, name, tensor_type, alignment=ALIGNMENT
+    tensor_type = ir.RankedTensorType.get(type_.shape, type_.element_type)
+    value = ir.DenseResourceElementsAttr.get_from_buffer(
+        contents, name, tensor_type, alignment=ALIGNMENT
     )
     with ir.InsertionPoint.at_block_begin(module.regions[0].blocks[0]):
         builder.bindings.memref.GlobalOp(
             name,
-            ir.TypeAttr.get(memref_type),
+            ir.TypeAttr.get(type_),
             sym_visibility="private",
-            initial_value=contents,
+            initial_value=value,
             constant=True,
             alignment=ALIGNMENT,
         )
-    with builder.named("panels"):
-        return builder.bindings.memref.GetGlobalOp(memref_type, name).result
+    return name
 
 
 def _free_symbol(symbols: Any, stem: str) -> str:

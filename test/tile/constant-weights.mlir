@@ -83,13 +83,13 @@ func.func @cast(%input: memref<1x1x1x5xf32>, %output: memref<1x3x1x4xf32>) {
   return
 }
 
-// Taps innermost but one: all first taps (1, 3, 5, 0), then all second ones (2, 4, 6, 0).
+// Taps innermost but one: all first taps (1, 3, 5, 0), then all second ones (2, 4, 6 or 7, 0).
 // CHECK-DAG:   packed_weights_0: "0x40000000{{0000803F000040400000A0400000000000000040000080400000C04000000000}}"
-// CHECK-DAG:   packed_weights_1: "0x40000000{{0000803F000040400000A0400000000000000040000080400000C04000000000}}"
+// CHECK-DAG:   packed_weights_1: "0x40000000{{0000803F000040400000A0400000000000000040000080400000E04000000000}}"
 {-#
   dialect_resources: {
     builtin: {
-      weights: "0x040000000000803F0000004000004040000080400000A0400000C040"
+      weights: "0x040000000000803F0000004000004040000080400000A0400000E040"
     }
   }
 #-}

@@ -1,15 +1,18 @@
 // RUN: mopt-opt --mopt-tile="machine=znver5" %s | FileCheck %s
 
-// Symbols go to, and are looked for in, the module around the operation.
+// Symbols go to, and are looked for in, the module around the operation. What two convolutions pack
+// alike is there once.
 
 // CHECK:       module {
 // CHECK-NOT:     memref.global
 // CHECK:         module @inner {
+// CHECK-NOT:       @packed_weights_1
 // CHECK-DAG:       memref.global "private" constant @packed_weights_0
-// CHECK-DAG:       memref.global "private" constant @packed_weights_1
 // CHECK-DAG:       func.func private @convolution_0
 // CHECK:           func.func @twice
+// CHECK:             memref.get_global @packed_weights_0
 // CHECK:             call @convolution_0
+// CHECK:             memref.get_global @packed_weights_0
 // CHECK:             call @convolution_0
 module {
   module @inner {
