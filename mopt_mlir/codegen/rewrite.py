@@ -20,6 +20,10 @@ from mopt_mlir.linalg.extract import Convolution
 from mopt_mlir.normal_form import Groups
 from mopt_mlir.planning.planned import PlannedConvolution
 
+_DISTINCT = "mopt.distinct"
+"""An attribute that differs from operation to operation."""
+
+
 @dataclass(frozen=True)
 class Site:
     """The operands of one convolution as memrefs, at the place where its nest or call goes."""
@@ -105,11 +109,17 @@ def _buffer_type(builder: Builder, tensor: Any) -> Any:
 
 
 def _to_buffer(builder: Builder, tensor: Any) -> Any:
-    return builder.ir.Operation.create(
+    """`tensor` in memory, to be read by what follows. To bufferisation it is read here, so that cse
+    must not take two of these for one: the buffer may be written to between them."""
+    ir = builder.ir
+    return ir.Operation.create(
         "bufferization.to_buffer",
         results=[_buffer_type(builder, tensor.type)],
         operands=[tensor],
-        attributes={"read_only": builder.ir.UnitAttr.get()},
+        attributes={
+            "read_only": ir.UnitAttr.get(),
+            _DISTINCT: ir.Attribute.parse("distinct[0]<unit>"),
+        },
         loc=builder.location,
     ).result
 

@@ -1,4 +1,5 @@
-// RUN: mopt-opt --mopt-tile="machine=znver5" --one-shot-bufferize="bufferize-function-boundaries" \
+// RUN: mopt-opt --mopt-tile="machine=znver5" --one-shot-bufferize="bufferize-function-boundaries \
+// RUN:   function-boundary-type-conversion=identity-layout-map allow-return-allocs-from-loops" \
 // RUN:   --lower-affine --ownership-based-buffer-deallocation %s | FileCheck %s
 
 // MLIR can free what tiling on tensors allocates, once affine.prefetch is lowered.
