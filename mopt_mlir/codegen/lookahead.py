@@ -12,7 +12,7 @@ from mopt_mlir.codegen.prefetch_budget import (
     FMA_PER_CYCLE,
     LINE_BYTES,
     has_room,
-    rows_at_once,
+    row_lines_at_once,
     weights_step_bytes,
 )
 from mopt_mlir.codegen.ranges import Range, Ranges, innermost, sizes_of
@@ -130,7 +130,7 @@ class Lookahead:
         inner, sizes = kernel.reduction[1:], self.plan.levels[-1].tile
         size = weights_step_bytes(self.problem, kernel.reduction[0])
         taps = prod(sizes[dim] for dim in inner)
-        return has_room(rows_at_once(-(-count // tiles), size), kernel, taps)
+        return has_room(row_lines_at_once(-(-count // tiles), size), kernel, taps)
 
     def _uses(self, ranges: Ranges) -> dict[str, int]:
         """The register tiles along each dim that read the same weights, in `ranges`."""

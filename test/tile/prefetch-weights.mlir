@@ -809,3 +809,47 @@ func.func @strips_of_twelve(%input: memref<1x6x6x64xf32>, %weights: memref<3x3x6
     outs(%output : memref<1x4x4x96xf32>)
   return
 }
+
+// -----
+
+// Rows of 25 taps of f64 are four lines: eight register tiles that share 64 rows have room for these,
+// beside a quarter as many as they have multiply-adds at each input channel.
+
+// CHECK-LABEL: func.func @rows_of_four_lines
+// CHECK:         affine.for %[[C:c.*]] = 0 to 16 iter_args
+// CHECK-NEXT:      affine.prefetch %arg1[%[[ROW:.+]], %[[C]], 0, 0], read
+// CHECK-NEXT:      affine.prefetch %arg1[%[[ROW]], %[[C]], 0, 8], read
+// CHECK-NEXT:      affine.prefetch %arg1[%[[ROW]], %[[C]], 0, 16], read
+// CHECK-NEXT:      affine.prefetch %arg1[%[[ROW]], %[[C]], 0, 24], read
+// CHECK-NOT:       affine.prefetch %arg1
+// CHECK:           vector.outerproduct
+func.func @rows_of_four_lines(%input: memref<1x16x12x18xf64>, %weights: memref<128x16x5x5xf64>,
+                              %output: memref<1x128x8x14xf64>) {
+  linalg.conv_2d_nchw_fchw {mopt.plan = {
+      machine = "znver5", threads = 1, packing = "L2",
+      microkernel = {lanes = "k", vector = 8, tile = {k = 8, w = 14}, reduction = ["c", "r", "s"]},
+      levels = [{name = "L2", order = ["k", "h", "w", "c", "r", "s"],
+                 tile = {k = 64, h = 8, w = 14, c = 16, r = 5, s = 5}}]}}
+    ins(%input, %weights : memref<1x16x12x18xf64>, memref<128x16x5x5xf64>)
+    outs(%output : memref<1x128x8x14xf64>)
+  return
+}
+
+// -----
+
+// Two have not.
+
+// CHECK-LABEL: func.func @too_many_lines
+// CHECK-NOT:     affine.prefetch %arg1
+// CHECK:         return
+func.func @too_many_lines(%input: memref<1x16x6x18xf64>, %weights: memref<128x16x5x5xf64>,
+                          %output: memref<1x128x2x14xf64>) {
+  linalg.conv_2d_nchw_fchw {mopt.plan = {
+      machine = "znver5", threads = 1, packing = "L2",
+      microkernel = {lanes = "k", vector = 8, tile = {k = 8, w = 14}, reduction = ["c", "r", "s"]},
+      levels = [{name = "L2", order = ["k", "h", "w", "c", "r", "s"],
+                 tile = {k = 64, h = 2, w = 14, c = 16, r = 5, s = 5}}]}}
+    ins(%input, %weights : memref<1x16x6x18xf64>, memref<128x16x5x5xf64>)
+    outs(%output : memref<1x128x2x14xf64>)
+  return
+}

@@ -15,9 +15,12 @@ from mopt_mlir.codegen.builder import Builder
 from mopt_mlir.codegen.index import Index
 from mopt_mlir.codegen.operands import Panels, indices_of
 from mopt_mlir.codegen.prefetch_budget import (
+    DENSE_STEP_BYTES,
     LINE_BYTES,
     has_room,
+    lines_of_row,
     power_of_two_from,
+    row_lines_at_once,
     rows_at_once,
     stays_in_l2,
     weights_step_bytes,
@@ -26,9 +29,6 @@ from mopt_mlir.codegen.ranges import Range
 from mopt_mlir.codegen.upcoming import NextWeights, block_from, part_of, part_of_block
 from mopt_mlir.microkernel import Microkernel
 from mopt_mlir.problem import Problem
-
-MOST_STEP_BYTES = 256
-"""Weights that are further apart from step to step are not the dense rows that this is made for."""
 
 
 @dataclass(frozen=True)
@@ -85,8 +85,8 @@ class FilterRowPrefetch:
         dim, *inner = kernel.reduction
         rows = -(-kernel.extent(channel) // following.tiles)
         taps = prod(ranges[dim].size for dim in inner)
-        fits = has_room(rows_at_once(rows, weights_step_bytes(problem, dim)), kernel, taps)
-        if not fits or not _is_dense(problem, dim):
+        lines = row_lines_at_once(rows, weights_step_bytes(problem, dim))
+        if not has_room(lines, kernel, taps) or not _is_dense(problem, dim):
             return None
         rows, part = part_of(builder, kernel.extent(channel), following, ranges)
         first = ranges[channel].start + following.step + part * rows
@@ -106,8 +106,8 @@ class FilterRowPrefetch:
             turn = self.builder.apply("turn", point[self.dim], modulo=turns) * each
         for row in range(each):
             where = indices_of(tensor, {**at, channel: self.first + turn + row})
-            for start in range(0, max(size, 1), LINE_BYTES):
-                shift = start // tensor.element.size
+            for line in range(lines_of_row(size)):
+                shift = line * (LINE_BYTES // tensor.element.size)
                 self.builder.prefetch(self.weights, [*where[:-1], where[-1] + shift])
 
 
@@ -117,4 +117,4 @@ def _is_dense(problem: Problem, dim: str) -> bool:
     channel = problem.out_channel
     if problem.weights.runs_along(channel) or problem.weights.pitch(dim) is None:
         return False
-    return weights_step_bytes(problem, dim) <= MOST_STEP_BYTES
+    return weights_step_bytes(problem, dim) <= DENSE_STEP_BYTES
