@@ -16,9 +16,10 @@ import pytest
 
 import mopt_mlir
 from benchmarks.workloads import Workload, random_workloads
-from mopt_mlir.bindings import bindings
+from mopt_mlir.bindings import bindings, bindings_of
 from mopt_mlir.codegen.index import Index
 from mopt_mlir.codegen.ranges import Range
+from mopt_mlir.codegen.rewrite import rewrite
 from mopt_mlir.linalg.extract import extract
 from mopt_mlir.machine import host
 from mopt_mlir.microkernel import MOST_ACCUMULATORS, Microkernel
@@ -27,6 +28,8 @@ from mopt_mlir.pipeline.loading import load_module, run_passes
 from mopt_mlir.pipeline.pass_registry import create
 from mopt_mlir.plan import LEVELS, PREFETCH_LEVELS, Level, Plan
 from mopt_mlir.planning.plan_attribute import attach
+from mopt_mlir.planning.planned import PlannedConvolution
+from mopt_mlir.planning.planner import convolutions
 from mopt_mlir.problem import Problem
 from mopt_mlir.vector_access import streams_whole_vectors
 
@@ -279,3 +282,21 @@ def test_loops_outside_of_packing_do_not_move_in_panels(panel: int, following: b
     panels = f"memref<{64 // panel}x2048x{panel}xf32>"
     asked = [line for line in str(module).splitlines() if "prefetch" in line and panels in line]
     assert bool(asked) == following
+
+
+def test_the_order_of_the_dims_of_a_register_tile_does_not_matter() -> None:
+    """Attributes sort them, the solver has an order of its own; of four pixels by four either could
+    be those of a row."""
+    workload = Workload("square", k=16, h=8, w=8, c=64, r=3, s=3, layout="nhwc_hwcf")
+    texts = []
+    for tile in ({"h": 4, "k": 16, "w": 4}, {"w": 4, "h": 4, "k": 16}):
+        plan = Plan("any", 1, Microkernel("k", 16, tile, ("r", "s", "c")), ())
+        module = load_module(workload.mlir())
+        mlir = bindings_of(module)
+        with module.context, module.location:
+            (convolution,) = convolutions(module, mlir)
+            problem, groups = normalise(convolution.problem)
+            rewrite([PlannedConvolution(convolution, problem, groups, plan)], mlir)
+        texts.append(str(module))
+    assert texts[0] == texts[1]
+    assert "affine.prefetch" in texts[0]

@@ -57,13 +57,14 @@ class Pixels:
     @staticmethod
     def of(
         builder: Builder,
-        tensor: Tensor,
+        problem: Problem,
         kernel: Microkernel,
         ranges: Mapping[str, Range],
         later: NextInput,
     ) -> Pixels | None:
         """The part of the register tile at the start of `ranges` in `later`, if that has pixels."""
-        sizes = {dim: size for dim, size in kernel.tile.items() if dim in tensor.dims}
+        tensor = problem.input
+        sizes = {dim: kernel.tile[dim] for dim in problem.pixel_dims if dim in kernel.tile}
         along = max(sizes, key=lambda dim: sizes[dim], default=None)
         if along is None:
             return None
@@ -135,10 +136,10 @@ class PixelPrefetch:
     ) -> PixelPrefetch | None:
         """That of the register tile at the start of `ranges`, whose input `has_channels_last`, if
         what is read later is known, and there is room."""
-        tensor, later = problem.input, upcoming.input
+        later = upcoming.input
         if later is None:
             return None
-        pixels = Pixels.of(builder, tensor, kernel, ranges, later)
+        pixels = Pixels.of(builder, problem, kernel, ranges, later)
         if pixels is None:
             return None
         *outer, dim = kernel.reduction
@@ -151,7 +152,7 @@ class PixelPrefetch:
             starts=starts_of(ranges),
             channels=dim,
             dim=dim,
-            steps=power_of_two_up_to(min(ranges[dim].size, _line(tensor))),
+            steps=power_of_two_up_to(min(ranges[dim].size, _line(problem.input))),
         )
         ways = [found._by_lines(ranges[dim]), found]
         if not ranges[dim].exact:
@@ -160,7 +161,7 @@ class PixelPrefetch:
 
     def _by_lines(self, channels: Range) -> PixelPrefetch:
         """Asking line by line, if the loop over `channels` begins or ends inside of lines."""
-        lines = self._lines(channels)
+        lines = self._lines_of_loop(channels)
         if lines == max(1, channels.size // _line(self.pixels.tensor)):
             return self
         return replace(self, steps=power_of_two_up_to(channels.size // lines), lines=lines)
@@ -168,10 +169,10 @@ class PixelPrefetch:
     def _before(self, ranges: Mapping[str, Range], outer: Sequence[str]) -> PixelPrefetch:
         """Asking before the loop over the channels, in the innermost loop of `outer`, if any."""
         loops = [dim for dim in outer if not ranges[dim].is_point]
-        lines = self._lines(ranges[self.channels])
+        lines = self._lines_of_loop(ranges[self.channels])
         return replace(self, dim=loops[-1] if loops else None, steps=1, lines=lines)
 
-    def _lines(self, channels: Range) -> int:
+    def _lines_of_loop(self, channels: Range) -> int:
         """How many lines the channels of a loop are parts of, at most."""
         line = _line(self.pixels.tensor)
         outer = (stride or 0 for stride in self.pixels.tensor.strides[:-1])  # 0 where it is unknown
