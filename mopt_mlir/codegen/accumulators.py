@@ -193,7 +193,9 @@ class Accumulators:
         axes = range(len(output.type.shape))
         return self.builder.collapse(output, [*((i,) for i in axes[:-2]), axes[-2:]], "rows")
 
-    def _start(self, memory: Any, vector: Position, run: Sequence[int], lane: int) -> list[Index]:
+    def _run_start(
+        self, memory: Any, vector: Position, run: Sequence[int], lane: int
+    ) -> list[Index]:
         """Where scalars that follow each other begin in `memory`."""
         where = self._output(vector, self.tile.scalars[run[0]], lane)
         if memory is self.operands.output:
@@ -214,7 +216,7 @@ class Accumulators:
             for run in found:
                 rows = [accumulators[self.tile.number(v, q)] for q in run]
                 for lane, column in enumerate(self._transpose(rows)[: vector.valid]):
-                    where = self._start(memory, vector, run, lane)
+                    where = self._run_start(memory, vector, run, lane)
                     self._store(column, memory, where, len(run), onto)
 
     # ---- element by element ------------------------------------------------------------------

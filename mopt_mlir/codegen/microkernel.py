@@ -60,7 +60,7 @@ class Visit:
 
     def emit(self) -> None:
         """Start the accumulators, prefetch what is accessed later, reduce, and store."""
-        problem, place, start = self.problem, self.place, self._start
+        problem, place, start = self.problem, self.place, self._tile_start
         output = Accumulators(
             self.builder, problem, self.operands, self.tile, start, place.partials
         )
@@ -88,7 +88,7 @@ class Visit:
         return RegisterTile.of(self.problem, self.kernel, self.sizes)
 
     @cached_property
-    def _start(self) -> Mapping[str, Index]:
+    def _tile_start(self) -> Mapping[str, Index]:
         return {dim: self.place.ranges[dim].start for dim in self.problem.parallel_dims}
 
     def _input_ahead(self) -> _Prefetch | None:
@@ -108,18 +108,18 @@ class Visit:
         along = innermost(self.problem.parallel_dims, ranges)
         if partials is None or along is None:
             return None
-        tile = partials.tile(self._start)
+        tile = partials.tile(self._tile_start)
         return SumsPrefetch(self.builder, partials, tile, along, self.tile.count)
 
     def _weights_ahead(self, panel: Index | None) -> Sequence[_Prefetch | None]:
         """The prefetches of weights, packed (in `panel`) or in place; None for one that is not
         worth while."""
         builder, problem, weights = self.builder, self.problem, self.operands.weights
-        ranges, panels = self.place.ranges, self.place.panels
+        ranges, panels, start = self.place.ranges, self.place.panels, self._tile_start
         following = self.place.upcoming.weights
         found: list[_Prefetch | None] = []
         if panels is not None and panel is not None:
-            found.append(FilterRowPrefetch.of_block(builder, problem, weights, panels, self._start))
+            found.append(FilterRowPrefetch.of_block(builder, problem, weights, panels, start))
             found.append(ChannelRowPrefetch.of_block(builder, problem, weights, panels, ranges))
             found.append(PanelPrefetch.of(builder, self.kernel, panels, following, panel, ranges))
         elif following is not None:

@@ -44,6 +44,16 @@ class FlatViews:
 
 
 @dataclass(frozen=True)
+class Square:
+    """What is transposed at once: `channels` output channels, in a panel from `lane` on, by so many
+    reduction `points`."""
+
+    lane: int
+    channels: int
+    points: int
+
+
+@dataclass(frozen=True)
 class PanelCopy:
     """What all panels of one block of weights have in common; `flat` where rows are dense."""
 
@@ -157,7 +167,7 @@ def _copy_transposed(
     def squares(some: Sequence[int], at: Index, count: int) -> None:
         for lane in some:
             inside = max(0, min(lanes, valid - lane))
-            _square(copy, flat, panel, first + lane, at, (lane, inside, count))
+            _square(copy, flat, panel, first + lane, at, Square(lane, inside, count))
 
     if len(columns) == 1 or not _crowd(copy):
         _each_square(copy, points, partial(squares, columns))
@@ -215,12 +225,11 @@ def _square(
     panel: Index,
     channel: Index,
     at: Index,
-    sizes: tuple[int, int, int],
+    square: Square,
 ) -> None:
-    """One square from `rows[channel…, at…]` on; `sizes` is its first lane in the panel, how many
-    of its channels there are, and how many reduction points."""
+    """Copy `square`, which begins at `rows[channel, at]`."""
     builder, lanes = copy.builder, copy.kernel.vector
-    lane, inside, count = sizes
+    inside, count = square.channels, square.points
     if count == lanes and copy.panels.next_block is None:
         ahead = PREFETCH_BYTES // copy.problem.weights.element.size
         for i in range(inside):
@@ -234,7 +243,7 @@ def _square(
     columns = transpose(builder, vectors, copy.problem.weights.element.size)
     shift = copy.panels.starts[copy.panels.reduction[0]] * flat.inner
     for i, column in enumerate(columns[:count]):
-        where = [panel, at - shift + i, Index(constant=lane)]
+        where = [panel, at - shift + i, Index(constant=square.lane)]
         builder.vector_store(column, flat.packed, where, lanes)
 
 

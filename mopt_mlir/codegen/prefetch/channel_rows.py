@@ -83,7 +83,7 @@ class ChannelRowPrefetch:
         if kernel.lanes != channel or not loops:
             return None
         *outer, inner = loops
-        rows, lines, first_line = 1, _lines(problem, kernel.extent(channel)), Index()
+        rows, lines, first_line = 1, _lines_touched(problem, kernel.extent(channel)), Index()
         shifts = shifts_to(builder, following, ranges[following.dim].start)
         at_once = -(-ranges[inner].size // following.tiles) * lines
         products = kernel.accumulators
@@ -132,7 +132,7 @@ class ChannelRowPrefetch:
             return None
         *outer, inner = loops
         rows = -(-ranges[inner].size // prod(turn.tiles for turn in block.turns))
-        lines = _lines(problem, block.count)
+        lines = _lines_touched(problem, block.count)
         starts = starts_of(ranges)
         part = part_of_block(builder, block.turns, starts, -(-ranges[inner].size // rows))
         first, shift = block_from(builder, block, block.first)
@@ -191,7 +191,7 @@ def _loops_in_rows(
     return loops if weights_step_bytes(problem, loops[-1]) > NEAR_ROWS_BYTES else []
 
 
-def _lines(problem: Problem, channels: int) -> int:
+def _lines_touched(problem: Problem, channels: int) -> int:
     """Lines of a row of so many output channels, as many as it may touch: it begins at a multiple
     of its own length, and rows where those before end."""
     line = LINE_BYTES // problem.weights.element.size

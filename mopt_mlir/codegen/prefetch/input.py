@@ -117,7 +117,7 @@ class InputPrefetch:
         return [dim for dim in self.kernel.reduction if not self.ranges[dim].is_point]
 
     @cached_property
-    def _sizes(self) -> Mapping[str, int]:
+    def _sizes_at_once(self) -> Mapping[str, int]:
         """What is asked for at once: a register tile, and rows of taps that inner loops read."""
         if not self.upcoming.again or self.dim is None:
             return self.sizes
@@ -148,7 +148,7 @@ class InputPrefetch:
         inner = [dim for dim in self.kernel.reduction if dim not in point]
         at = {**point, **{dim: self.ranges[dim].start for dim in inner}}
         read = {**self.sizes, **{dim: self.ranges[dim].size for dim in inner}}
-        lines = _lines(self.problem.input, read, self._run_axes)
+        lines = _line_offsets(self.problem.input, read, self._run_axes)
         later = self.upcoming.input
         if later is not None and (self._is_short or self._is_shared(later)):
             if self.upcoming.again:
@@ -183,7 +183,7 @@ class InputPrefetch:
 
     def _ask(self, at: Mapping[str, Index], lines: Sequence[Index], into: str) -> None:
         """Ask for `lines` of each run that a register tile at `at` reads."""
-        for run in run_starts(self.problem.input, at, self._sizes, self._run_axes):
+        for run in run_starts(self.problem.input, at, self._sizes_at_once, self._run_axes):
             for start in lines:
                 self.builder.prefetch(self.memref, [*run[:-1], run[-1] + start], into)
 
@@ -248,7 +248,7 @@ def _part(
     return [(part * each + i) * spacing for i in range(each)]
 
 
-def _lines(tensor: Tensor, sizes: Mapping[str, int], run_axes: int) -> list[Index]:
+def _line_offsets(tensor: Tensor, sizes: Mapping[str, int], run_axes: int) -> list[Index]:
     """Offsets into a run, one in each cache line that it may touch."""
     last = last_offset(tensor, sizes, run_axes)
     offsets = [*range(0, last, line_step(tensor)), last]

@@ -114,7 +114,7 @@ class _ByRow:
         products before the stores, if not in the first half of the loop."""
         loop = next((dim for dim in kernel.reduction if not ranges[dim].is_point), None)
         rows = _most_rows(all_.output, all_.sizes)
-        if _lines(all_.output, all_.sizes) <= AT_ONCE or loop is None or rows is None:
+        if _line_count(all_.output, all_.sizes) <= AT_ONCE or loop is None or rows is None:
             return None
         count = ranges[loop].size
         steps = count // 2
@@ -167,7 +167,7 @@ def _most_rows(output: Accumulators, sizes: Mapping[str, int]) -> str | None:
     return dim if dim and sizes[dim] > 1 else None
 
 
-def _lines(output: Accumulators, sizes: Mapping[str, int]) -> int:
+def _line_count(output: Accumulators, sizes: Mapping[str, int]) -> int:
     """How many prefetches the output of `sizes` takes: at least as many as it has lines."""
     tensor = output.problem.output
     return len(run_starts(tensor, output.start, sizes)) * len(_shifts(tensor, sizes))
