@@ -183,7 +183,17 @@ class AffineBuilder:
             emit(min(unit, extent - start.constant))
 
     def apply(self, name: str, index: Index, divisor: int = 1, modulo: int = 0) -> Index:
-        """`index floordiv divisor mod modulo` (0 for none) as a value of its own."""
+        """`index floordiv divisor mod modulo` (0 for none): a value of its own, unless it is
+        constant, or `index` itself."""
+        if not index.terms:
+            quotient = index.constant // divisor
+            return Index(constant=quotient % modulo if modulo else quotient)
+        if divisor == 1 and not modulo:
+            return index
+        return Index.of(self.applied(name, index, divisor, modulo))
+
+    def applied(self, name: str, index: Index, divisor: int = 1, modulo: int = 0) -> Any:
+        """`index floordiv divisor mod modulo` (0 for none), always a value of its own."""
         map_, operands = self.map_of([index])
         if divisor != 1:
             expr = self.ir.AffineExpr.get_floor_div(map_.results[0], divisor)
@@ -192,8 +202,7 @@ class AffineBuilder:
             expr = self.ir.AffineExpr.get_mod(map_.results[0], modulo)
             map_ = self.ir.AffineMap.get(len(operands), 0, [expr])
         with self.named(name):
-            operation = self.bindings.affine.AffineApplyOp(map_, operands)
-        return Index.of(operation.result)
+            return self.bindings.affine.AffineApplyOp(map_, operands).result
 
     # ---- memory ------------------------------------------------------------------------------
 

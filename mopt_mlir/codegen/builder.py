@@ -60,14 +60,14 @@ class Builder(AffineBuilder):
         lanes = vector.type.shape[0]
         if nontemporal and valid == lanes:
             values = [self._value(index) for index in indices]
-            bits = lanes * vector.type.element_type.width
+            size = lanes * element_bytes(vector)
             self.bindings.vector.StoreOp(
-                vector, memref, values, nontemporal=True, alignment=bits // 8, loc=self.location
+                vector, memref, values, nontemporal=True, alignment=size, loc=self.location
             )
             return
         if valid == lanes:
             self._store_whole(vector, memref, indices)
-        elif lanes * vector.type.element_type.width <= 8 * STORED_IN_PARTS_BYTES:
+        elif lanes * element_bytes(vector) <= STORED_IN_PARTS_BYTES:
             *outer, inner = indices
             for first, size in _parts(valid):
                 where = [*outer, inner + first]
@@ -100,7 +100,7 @@ class Builder(AffineBuilder):
             return self.constant(self.ir.IndexType.get(), index.constant)
         if index.constant == 0 and len(index.terms) == 1 and index.terms[0][1] == 1:
             return index.terms[0][0]
-        return self.apply("i", index).terms[0][0]
+        return self.applied("i", index)
 
     # ---- prefetches --------------------------------------------------------------------------
 
@@ -172,7 +172,7 @@ class Builder(AffineBuilder):
         arith, memref_ops = self.bindings.arith, self.bindings.memref
         index = self.ir.IndexType.get()
         pointer = memref_ops.ExtractAlignedPointerAsIndexOp(memref, loc=self.location).result
-        element = self.constant(index, memref.type.element_type.width // 8)
+        element = self.constant(index, element_bytes(memref))
         if memref.type.get_strides_and_offset()[1] != 0:
             offset = memref_ops.ExtractStridedMetadataOp(memref, loc=self.location).results[1]
             shift = arith.MulIOp(offset, element, loc=self.location).result
@@ -280,6 +280,12 @@ class Builder(AffineBuilder):
 
     def insert(self, scalar: Any, vector: Any, lane: int) -> Any:
         return self.bindings.vector.InsertOp(scalar, vector, [], [lane], loc=self.location).result
+
+
+def element_bytes(value: Any) -> int:
+    """Bytes of an element of a memref or vector of floats."""
+    width: int = value.type.element_type.width
+    return width // 8
 
 
 def _parts(valid: int) -> list[tuple[int, int]]:

@@ -69,8 +69,6 @@ class Panels:
     def panel_of(self, builder: Builder, ranges: Mapping[str, Range]) -> Index:
         """Which panel holds the register tile that begins at the start of `ranges`."""
         offset = ranges[self.channel].start - self.starts[self.channel]
-        if not offset.terms:
-            return Index(constant=offset.constant // self.width)
         return builder.apply("panel", offset, self.width)
 
     def indices_of(self, panel: Index, point: Mapping[str, Index], lane: Index) -> list[Index]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from mopt_mlir.codegen.builder import Builder
+from mopt_mlir.codegen.builder import Builder, element_bytes
 from mopt_mlir.codegen.index import Index
 from mopt_mlir.codegen.prefetch_budget import LINE_BYTES
 from mopt_mlir.codegen.ranges import Range
@@ -70,12 +70,6 @@ class Partials:
         """Where the first `count` registers of a register tile begin in it."""
         return range(0, count * self.vector, self.vector)
 
-    @property
-    def element_size(self) -> int:
-        """Bytes of an element."""
-        width: int = self.memref.type.element_type.width
-        return width // 8
-
 
 @dataclass(frozen=True)
 class SumsPrefetch:
@@ -93,11 +87,11 @@ class SumsPrefetch:
         """It comes once, before all reduction loops."""
 
     def emit(self, _point: Mapping[str, Index]) -> None:
-        partials = self.partials
-        if prod(partials.memref.type.shape) * partials.element_size <= SUMS_IN_L1:
+        partials, size = self.partials, element_bytes(self.partials.memref)
+        if prod(partials.memref.type.shape) * size <= SUMS_IN_L1:
             return
         next_ = self.tile + partials.units[self.along] * partials.steps[self.along]
-        registers_per_line = max(1, LINE_BYTES // (partials.vector * partials.element_size))
+        registers_per_line = max(1, LINE_BYTES // (partials.vector * size))
         for at in partials.places(self.count)[::registers_per_line]:
             self.builder.prefetch(partials.memref, [next_ + at])
 

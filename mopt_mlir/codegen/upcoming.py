@@ -165,16 +165,9 @@ def part_of_block(
     number, all_ = Index(), 1
     for turn in turns:
         offset = tile[turn.dim] - turn.start
-        if offset.terms:
-            step = builder.apply("turn", offset, turn.unit) if turn.unit > 1 else offset
-        else:
-            step = Index(constant=offset.constant // turn.unit)
+        step = builder.apply("turn", offset, turn.unit)
         number, all_ = number + step * all_, all_ * turn.tiles
-    if parts == all_:
-        return number
-    if not number.terms:
-        return Index(constant=number.constant % parts)
-    return builder.apply("part", number, modulo=parts)
+    return number if parts == all_ else builder.apply("part", number, modulo=parts)
 
 
 def block_from(builder: Builder, block: NextBlock, first: Index) -> tuple[Index, Index]:

@@ -138,7 +138,7 @@ class _ByRow:
         done = point[self.dim] - self.first
 
         def ask() -> None:
-            number = builder.apply("row", done, apart) if apart > 1 else done
+            number = builder.apply("row", done, apart)
             start = {**self.start, self.rows: self.start[self.rows] + number * self._each}
             _ask(self.output, self.into, start, {**self.sizes, self.rows: self._each})
 
@@ -216,7 +216,7 @@ class _Shared:
         dim, unit = self._rows, self.visits.step
         if dim is None:
             return start, self.sizes
-        number = self.output.builder.apply("part", self._done, unit) if unit > 1 else self._done
+        number = self.output.builder.apply("part", self._done, unit)
         return (
             {**start, dim: start[dim] + number * self._each},
             {**self.sizes, dim: self._each},

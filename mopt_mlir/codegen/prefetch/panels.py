@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
-from typing import Any
 
-from mopt_mlir.codegen.builder import Builder
+from mopt_mlir.codegen.builder import Builder, element_bytes
 from mopt_mlir.codegen.index import Index
 from mopt_mlir.codegen.operands import Panels
 from mopt_mlir.codegen.prefetch_budget import (
@@ -64,7 +63,7 @@ class PanelPrefetch:
         while."""
         if following is None or not panels.reduction:
             return None
-        size = _element_size(panels.memref)
+        size = element_bytes(panels.memref)
         if prod(panels.memref.type.shape) * size <= LEFT_TO_L2:
             return None
         dim = _asking(panels, ranges)
@@ -111,7 +110,7 @@ class PanelPrefetch:
         begin = {dim: self.ranges[dim].start for dim in panels.reduction}
         at = {dim: point.get(dim, start) for dim, start in begin.items()}
         at = shifted({**at, self.dim: begin[self.dim], panels.channel: self.panel}, self.shifts)
-        per_line = LINE_BYTES // _element_size(panels.memref)
+        per_line = LINE_BYTES // element_bytes(panels.memref)
         for line in range(self.each):
             lane = (self.first + line) * per_line + turn * self.spacing
             where = panels.indices_of(at[panels.channel], at, lane)
@@ -151,9 +150,3 @@ def _per_step(panels: Panels, ranges: Mapping[str, Range], dim: str) -> tuple[in
         read += (ranges[inner].size - 1) * step
         step *= extents[inner]
     return read, step
-
-
-def _element_size(memref: Any) -> int:
-    """Bytes of an element of a memref of floats."""
-    width: int = memref.type.element_type.width
-    return width // 8
