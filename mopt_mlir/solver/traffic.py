@@ -336,8 +336,8 @@ class Traffic(Variables):
             most = self.until[axis.filter][piece]
             cut = self.variable(f"cut:{level}:{number}:{piece}", 0.0, 1.0)
             self.add(cut >= self.sum(y for _, y in row[:end]) - self.sum(over_filter))
-            small = self._too_small_to_overlap(part, axis.filter, row[:end])
-            self.add(cut >= self.sum(y for _, y in small))
+            if small := self._too_small_to_overlap(part, axis.filter, row[:end]):
+                self.add(cut >= self.sum(y for _, y in small))
             if outer >= 0:
                 outer_row = self.filter_row(LEVELS[outer], axis)
                 self.add(cut >= self.sum(y for _, y in outer_row[:end]))
@@ -380,6 +380,6 @@ class Traffic(Variables):
 
         span = max(per_point.values())
         self.add(moved >= of_level(level) - span * self.sum(over_image))
-        small = self._too_small_to_overlap(part, dim, self.pick[level, dim])
-        self.add(moved >= self.sum(y * per_point[size] for size, y in small))
+        if small := self._too_small_to_overlap(part, dim, self.pick[level, dim]):
+            self.add(moved >= self.sum(y * per_point[size] for size, y in small))
         self.add(moved >= (of_level(LEVELS[outer]) if outer >= 0 else per_point[part.points]))
