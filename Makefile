@@ -10,6 +10,7 @@ STAMP  := $(VENV)/.installed
 PEERS       := .venv-bench
 PEERS_STAMP := $(PEERS)/.installed
 BENCH       := build/bench
+VALIDATION  := build/validation
 SMOKE       := build/validation-smoke
 
 .DEFAULT_GOAL := help
@@ -50,7 +51,7 @@ test-unit: $(STAMP) ## run the Python tests only
 bench-smoke: $(STAMP) ## measure and check a sample of operators, a few minutes
 	$(BIN)/python -m benchmarks.smoke
 
-bench-solver: $(STAMP) ## measure how fast plans are proven, some minutes, and write docs/model.md
+bench-solver: $(STAMP) ## measure how fast plans are proven, about ten minutes, and write docs/model.md
 	$(BIN)/python -m benchmarks.solver
 
 bench-peers: $(PEERS_STAMP) ## install the peers that `make bench` measures, about 2 GB
@@ -75,7 +76,7 @@ bench: $(STAMP) $(PEERS_STAMP) ## measure all of docs/performance.md, 70 minutes
 	$(BIN)/mopt-bench report $(BENCH)/*.json
 
 validate: $(STAMP) $(PEERS_STAMP) ## put the model on trial, hours, and write docs/validation.md
-	$(BIN)/mopt-bench suite --configurations a-cold-1,a-cold-2 --directory $(BENCH)
+	$(BIN)/mopt-bench suite --configurations a-cold --directory $(VALIDATION)
 	$(BIN)/mopt-validate measure
 	$(BIN)/mopt-validate measure --isa avx2
 	$(BIN)/mopt-validate measure --operators testset
@@ -84,7 +85,7 @@ validate: $(STAMP) $(PEERS_STAMP) ## put the model on trial, hours, and write do
 	$(BIN)/mopt-validate measure --layout nhwc_hwcf
 	$(BIN)/mopt-validate measure --layout nhwc_hwcf --isa avx2
 	$(BIN)/mopt-validate simulate --valgrind
-	$(BIN)/mopt-validate report --bench $(BENCH)/a-cold-1.json $(BENCH)/a-cold-2.json
+	$(BIN)/mopt-validate report --bench $(VALIDATION)/*.json
 
 validate-smoke: $(STAMP) ## the same for a few operators and plans, ten minutes
 	$(BIN)/mopt-validate measure --only R2,R9,R12,M2,Y5,Y9 --samples 20 --directory $(SMOKE)

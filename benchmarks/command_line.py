@@ -97,7 +97,8 @@ def _add_suite(commands: Any) -> None:
         type=names,
         default=[],
         metavar="NAMES",
-        help="of these, only, as in a-cold-1,c-warm-2,a-cold-1-avx2: class, caches, cores",
+        help="of these, only, as in a-cold-1,c-warm,a-cold-1-avx2: class, caches, cores (one and "
+        "all, if there is no number)",
     )
     suite.set_defaults(command="suite")
 

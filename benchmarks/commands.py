@@ -16,10 +16,10 @@ from mopt_mlir.output import make_directory
 from mopt_mlir.tools.printing import print_tables
 
 from . import environment
-from .comparison import Comparison
+from .comparison import Comparison, check_ours
 from .crew import Crew, Progress
 from .operators import problem_of, read_operators
-from .peers import OURS, REGISTRY
+from .peers import REGISTRY
 from .protocol import Configuration, Protocol
 from .results import Results, kind_of
 from .runner import Request, run_benchmark
@@ -75,12 +75,23 @@ def suite(arguments: argparse.Namespace) -> int:
 
 
 def _configurations(slugs: Sequence[str]) -> list[Configuration]:
-    """Those of the suite that are named, or all. Raises UserError for an unknown name."""
-    known = {c.slug: c for c in configurations(len(environment.core_cpus()))}
+    """Those of the suite that are named, or all. Raises UserError for an unknown name.
+
+    A name without a number, as `a-cold`, is both of one core and of all.
+    """
+    suite = configurations(len(environment.core_cpus()))
+    known = [name for configuration in suite for name in _names(configuration)]
     for slug in slugs:
         if slug not in known:
-            raise UserError(f"no configuration '{slug}'; known: {', '.join(known)}")
-    return [configuration for slug, configuration in known.items() if not slugs or slug in slugs]
+            raise UserError(f"no configuration '{slug}'; known: {', '.join(dict.fromkeys(known))}")
+    return [c for c in suite if not slugs or not {*slugs}.isdisjoint(_names(c))]
+
+
+def _names(configuration: Configuration) -> tuple[str, ...]:
+    """What a configuration of the suite may be called."""
+    slug = configuration.slug
+    every, _, _ = slug.rpartition("-")
+    return (slug, every) if configuration.isa == "native" else (slug,)
 
 
 def _measure(
@@ -174,15 +185,11 @@ def _print(*tables: Table) -> None:
 
 def _verdict(comparisons: Sequence[Comparison]) -> int:
     """0. Raises UserError if ours was wrong or failed."""
-    wrong = {r.operator for c in comparisons for r in c.wrong if r.peer == OURS}
-    if wrong:
-        raise UserError(
-            "wrong results, further from the reference than rounding can explain: "
-            f"{', '.join(sorted(wrong))}; please report it"
-        )
-    failed = {f.operator for c in comparisons for f in c.results.failures if f.peer == OURS}
-    if failed:
-        raise UserError(f"ours failed on {', '.join(sorted(failed))}, see the warnings above")
+    results = [comparison.results for comparison in comparisons]
+    check_ours(
+        (record for one in results for record in one.records),
+        (failure for one in results for failure in one.failures),
+    )
     return 0
 
 

@@ -6,9 +6,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from math import isnan, nan
 
+from mopt_mlir.diagnostics import UserError
+
 from .peers import OURS, REGISTRY
-from .results import Record, Results
-from .summary import geometric_mean
+from .results import Failure, Record, Results
+from .summary import common_rounds, geometric_mean, median_of_runs
 
 
 @dataclass(frozen=True)
@@ -24,11 +26,15 @@ class Row:
         return self.records.get(OURS)
 
     @property
+    def right(self) -> dict[str, Record]:
+        """Those whose result is right."""
+        return {peer: record for peer, record in self.records.items() if record.is_correct}
+
+    @property
     def best(self) -> Record | None:
         """The fastest rival whose result is right."""
-        rivals = (r for peer, r in self.records.items() if REGISTRY[peer].is_rival)
         return max(
-            (record for record in rivals if record.is_correct),
+            (record for peer, record in self.right.items() if REGISTRY[peer].is_rival),
             key=lambda record: record.gflops_median,
             default=None,
         )
@@ -77,20 +83,21 @@ class Comparison:
         """Records whose error rounding cannot explain."""
         return [record for record in self.results.records if not record.is_correct]
 
-    def of_peer(self, peer: str) -> list[Record]:
-        return [row.records[peer] for row in self.rows if peer in row.records]
+    def right(self, peer: str) -> list[Record]:
+        """What a peer could do, and did not get wrong."""
+        return [row.right[peer] for row in self.rows if peer in row.right]
 
     def mean(self, peer: str, value: Callable[[Record], float]) -> float:
-        """Geometric mean over a peer's operators; NaN if it lacks some, as means over different
-        operators cannot be compared."""
-        records = self.of_peer(peer)
+        """Geometric mean over a peer's operators; NaN if it lacks some, or got some wrong, as means
+        over different operators cannot be compared."""
+        records = self.right(peer)
         if len(records) < len(self.rows):
             return nan
         return geometric_mean(value(record) for record in records)
 
     def smallest(self, value: Callable[[Record], float]) -> Record | None:
-        """Our record with the smallest value."""
-        return min(self.of_peer(OURS), key=value, default=None)
+        """Our record with the smallest value, of those that are right."""
+        return min(self.right(OURS), key=value, default=None)
 
     def peaks(self) -> tuple[float, float]:
         """The smallest and largest FMA peak measured beside the operators, GFLOP/s."""
@@ -99,10 +106,24 @@ class Comparison:
 
 
 def quotient(ours: Record | None, peer: Record | None) -> float:
-    """Of median rates; NaN if one is missing or wrong."""
+    """Of median rates in the rounds that both made; NaN if one is missing or wrong."""
     if ours is None or peer is None or not (ours.is_correct and peer.is_correct):
         return nan
-    return ours.gflops_median / peer.gflops_median
+    mine, other = common_rounds(ours.seconds, peer.seconds)
+    return median_of_runs(other) / median_of_runs(mine)
+
+
+def check_ours(records: Iterable[Record], failures: Iterable[Failure]) -> None:
+    """Raise UserError if ours was wrong or failed."""
+    wrong = {record.operator for record in records if record.peer == OURS and not record.is_correct}
+    if wrong:
+        raise UserError(
+            "wrong results, further from the reference than rounding can explain: "
+            f"{', '.join(sorted(wrong))}; please report it"
+        )
+    failed = {failure.operator for failure in failures if failure.peer == OURS}
+    if failed:
+        raise UserError(f"ours failed on {', '.join(sorted(failed))}, see the warnings above")
 
 
 SIZES = "k,hxw,c,rxs/stride"

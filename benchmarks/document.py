@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,8 @@ NAME = "performance.md"
 FIGURES = "performance"
 """The directory of the plots, beside the document."""
 
+_AVX2_BITS = 256
+
 _INTRODUCTION = """\
 # Performance
 
@@ -35,11 +37,11 @@ $ make bench
 ```
 
 Rates are GFLOP/s of the median run. A ratio is ours / the best peer of that operator whose result
-is right, in the same run. The roofline of an operator is the larger of the times that its FLOPs
-take at the FMA peak measured beside it, and that its input, weights and output take to move once at
-the bandwidth of reading DRAM measured in the same run. No plan was chosen by measuring: each comes
-from the model alone. Only "best of 5" (`candidates=5`) measures, once, at compile time: five plans
-that the model holds for almost equal, with cold caches.
+is right, in the rounds that both made. The roofline of an operator is the larger of the times that
+its FLOPs take at the FMA peak measured beside it, and that its input, weights and output take to
+move once at the bandwidth of reading DRAM measured in the same run. No plan was chosen by
+measuring: each comes from the model alone. Only "best of 5" (`candidates=5`) measures, once, at
+compile time: five plans that the model holds for almost equal, with cold caches.
 """
 
 _HOW = """\
@@ -55,6 +57,15 @@ there is only time for fewer runs in all than the others make. One core is pinne
 is never given back to the system between calls, and OpenMP threads wait spinning, for all alike.
 After the first and after the last run the result is compared with a reference in float64: an error
 that rounding cannot explain is marked as wrong and does not count.
+"""
+
+_SCALE = """\
+## Scale
+
+Rates by cores and times by batch are measured with warm caches. What is predicted beside them is
+the time that the solver minimises, in which input, weights and output each move from or to memory
+once, as they do with cold caches: where the last cache keeps them from call to call, code may be
+faster than that.
 """
 
 
@@ -136,21 +147,32 @@ def _sections(
 def machines(heads: Sequence[dict[str, Any]]) -> Iterator[str]:
     """A section: what was measured on, with which versions, and when."""
     yield "## Machine and versions\n"
-    lines: dict[str, None] = {}  # each once
+    used: dict[str, None] = {}  # each once
+    commits: dict[str, None] = {}
     for head in heads:
         machine, planned = head["machine"], head["machine"]["planned_for"]
         caches = ", ".join(f"{c['name']} {c['size'] >> 10} KiB" for c in planned["caches"])
-        described = (
-            f"- {machine['cpu']}, {planned['cores']} cores used, {planned['vector_bits']}-bit "
-            f"vectors, {caches} (planned for as `{planned['cpu']}`)",
-            f"- commit {head['commit'] or 'unknown'}",
-        )
-        lines |= dict.fromkeys(described)
-    yield "\n".join(lines) + "\n"
+        cores, bits = _used(head)
+        used[
+            f"- {machine['cpu']}, {counted(cores, 'core')} used, {bits}-bit vectors, {caches} "
+            f"(planned for as `{planned['cpu']}`)"
+        ] = None
+        commits[f"- commit {head['commit'] or 'unknown'}"] = None
+    yield "\n".join((*used, *commits)) + "\n"
     yield from software(heads)
     dates = sorted(head["date"][:10] for head in heads)
     if dates:
         yield f"Measured from {dates[0]} to {dates[-1]}.\n"
+
+
+def _used(head: Mapping[str, Any]) -> tuple[int, int]:
+    """Cores, and bits of vectors. Of a configuration it is what was asked for: older files have all
+    of the host as the machine that was planned for."""
+    planned, arguments = head["machine"]["planned_for"], head["arguments"]
+    bits = planned["vector_bits"]
+    if arguments.get("isa") == "avx2":
+        bits = min(bits, _AVX2_BITS)
+    return arguments.get("threads", planned["cores"]), bits
 
 
 def software(heads: Iterable[dict[str, Any]]) -> Iterator[str]:
@@ -211,7 +233,7 @@ def _results(comparison: Comparison, drawn: set[str]) -> Iterator[str]:
 
 
 def _growth(scale: Scale, drawn: set[str]) -> Iterator[str]:
-    yield "## Scale\n"
+    yield _SCALE
     for title, columns, rows in grids(scale):
         yield f"{title}:\n"
         yield markdown(columns, rows)

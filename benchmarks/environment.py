@@ -46,6 +46,7 @@ _FOR_ALL = {
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "TVM_NUM_THREADS")
 _LOAD_SAMPLES = 25
 _LOAD_SECONDS = 0.5
+_HASH_DIGITS = 12
 _AVX2 = {"ONEDNN_MAX_CPU_ISA": "AVX2", "ATEN_CPU_CAPABILITY": "avx2"}
 
 
@@ -94,11 +95,11 @@ def machine_of(cpus: Sequence[int]) -> Machine:
     return host(facts.observe(typical=min(cpus)))
 
 
-def describe_machine(cpus: Sequence[int]) -> dict[str, Any]:
-    """The host as it is planned for on `cpus`, and its operating system."""
+def describe_machine(machine: Machine) -> dict[str, Any]:
+    """The host: `machine` is what plans are made for; and its operating system."""
     return {
         "cpu": cpu_model(),
-        "planned_for": asdict(machine_of(cpus)),
+        "planned_for": asdict(machine),
         "system": f"{platform.system()} {platform.release()}",
         "libc": " ".join(platform.libc_ver()),
         "python": platform.python_version(),
@@ -124,10 +125,23 @@ def commit() -> str | None:
     return head + ("-dirty" if _git("status", "--porcelain", "--untracked-files=no") else "")
 
 
+def provenance(machine: Machine) -> dict[str, str]:
+    """Hashes of what plans for `machine` and their code depend on, beside the arguments: a commit
+    tells only where no file differs from it, and the name of a CPU nothing of a calibration."""
+    from mopt_mlir.planning.plan_cache import version
+
+    # the representation of a frozen dataclass has all its fields, and floats exactly
+    figures = sha256(repr(machine).encode()).hexdigest()
+    return {
+        "generator": generator_version(),
+        "model": version()[:_HASH_DIGITS],
+        "machine figures": figures[:_HASH_DIGITS],
+    }
+
+
 @cache
 def generator_version() -> str:
-    """A hash of the sources that the code of a given plan depends on: a commit tells them only
-    where no file differs from it."""
+    """A hash of the sources that the code of a given plan depends on."""
     import mopt_mlir
 
     digest = sha256()
@@ -135,7 +149,7 @@ def generator_version() -> str:
     for pattern in _GENERATOR:
         for path in sorted(root.glob(pattern)):
             digest.update(path.read_bytes())
-    return digest.hexdigest()[:12]
+    return digest.hexdigest()[:_HASH_DIGITS]
 
 
 def _git(*arguments: str) -> str | None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from .bandwidth import DRAM
 from .comparison import Comparison
-from .peers import OURS, REGISTRY
+from .peers import BEST_OF_5, OURS, REGISTRY
 from .results import Record
 
 _GROUP_WIDTH = 0.84  # of the bars of one operator, the rest is space
@@ -22,7 +22,7 @@ _SMALL = 6  # points, of labels beside bars and dots
 
 _COLOURS = {
     OURS: "#b2182b",
-    "mopt-5": "#ef8a62",
+    BEST_OF_5: "#ef8a62",
     "onednn": "#2166ac",
     "torch": "#67a9cf",
     "onnxruntime": "#5aae61",
@@ -45,8 +45,10 @@ Points = Sequence[tuple[float, float]]
 
 def bars(comparison: Comparison, reference: str) -> bytes:
     """SVG: every peer's mean rate relative to `reference`'s, with 95% confidence intervals, and
-    our GFLOP/s above our bars. Operators that `reference` could not do are left out."""
-    rows = [row.records for row in comparison.rows if reference in row.records]
+    our GFLOP/s above our bars. Operators that `reference` could not do are left out, and so are
+    the bars of results that are wrong."""
+    found = [row.right for row in comparison.rows]
+    rows = [records for records in found if reference in records]
     peers = [peer for peer in comparison.peers if peer != reference]
     width = _GROUP_WIDTH / max(len(peers), 1)
 
@@ -57,7 +59,7 @@ def bars(comparison: Comparison, reference: str) -> bytes:
         name = REGISTRY[reference].title
         axes.axhline(1, color=_COLOURS[reference], linewidth=0.8, label=f"{name} (the line)")
         axes.set_xticks(range(len(rows)), [r[reference].operator for r in rows], rotation=90)
-        axes.set_xlim(-0.6, len(rows) - 0.4)
+        axes.set_xlim(-0.6, max(len(rows), 1) - 0.4)
         axes.set_ylabel(f"GFLOP/s relative to {name}")
         axes.set_title(comparison.results.configuration.title)
         columns = min(len(peers) + 1, int(inches / _LEGEND_INCHES))
@@ -99,9 +101,9 @@ def _bars_of(
 
 
 def roofline(comparison: Comparison) -> bytes:
-    """SVG: our rate of each operator over its arithmetic intensity, below what the FMA peak and the
-    DRAM bandwidth allow; the grey band is the range of the peaks measured."""
-    records = comparison.of_peer(OURS)
+    """SVG: our rate of each operator that is right over its arithmetic intensity, below what the
+    FMA peak and the DRAM bandwidth allow; the grey band is the range of the peaks measured."""
+    records = comparison.right(OURS)
     low, high = comparison.peaks()
     bandwidth = comparison.results.head["bandwidths"][DRAM]
     intensities = [record.flops / record.bytes for record in records]

@@ -19,8 +19,11 @@ from .summary import Summary
 KIND = "mopt-bench run"
 FORMAT = 1
 
-_MUST_AGREE = ("commit", "generator", "cpu", "planned for")
+_MUST_AGREE = ("commit", "generator", "cpu", "planned for", "model", "machine figures")
 """Of what was measured, so that one file never mixes two of them; and all arguments."""
+
+_LATER = ("model", "machine figures")
+"""What files of earlier versions do not have."""
 
 
 @dataclass(frozen=True)
@@ -129,6 +132,8 @@ def check_continues(before: Mapping[str, Any], head: Mapping[str, Any], path: Pa
             str(path),
         )
     for key in _MUST_AGREE:
+        if key in _LATER and key not in before:
+            continue
         if _identity(before, key) != _identity(head, key):
             raise UserError(
                 f"cannot resume: measured with {key} {_identity(before, key)}, and this is "
@@ -176,8 +181,8 @@ def _identity(head: Mapping[str, Any], key: str) -> Any:
 
 def _finite(data: dict[str, Any]) -> dict[str, Any]:
     """JSON has no NaN."""
-    isnan = (name for name, value in data.items() if isinstance(value, float))
-    return {**data, **{name: None for name in isnan if not isfinite(data[name])}}
+    floats = (name for name, value in data.items() if isinstance(value, float))
+    return {**data, **{name: None for name in floats if not isfinite(data[name])}}
 
 
 def _layout(data: dict[str, Any]) -> str:

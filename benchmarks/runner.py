@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -19,12 +19,17 @@ from . import environment
 from .bandwidth import DRAM, measure_bandwidths
 from .crew import Crew, Progress
 from .peers import OURS, REGISTRY
-from .peers.mopt import AVX2_CPU
+from .peers.mopt import AVX2_CPU, AVX2_MACHINE
 from .protocol import Configuration
 from .results import Record, Results, check_continues
 from .summary import Summary
 from .timing import WARM_UP
 from .workloads import Workload
+
+if TYPE_CHECKING:
+    from mopt_mlir.machine import Machine
+
+T = TypeVar("T")
 
 ROUNDS = 10
 """Everybody's runs are divided into so many rounds, which take turns: the clock drifts, and what
@@ -102,17 +107,18 @@ def run_benchmark(
                 f"the machine is busy (on average {load:.1f} others want to run): figures will "
                 "scatter"
             )
-        progress.step("measuring bandwidths")
-        results.head["bandwidths"] = measure_bandwidths(cpus)
+        if "bandwidths" not in results.head:  # once for a file: shares of all its records agree
+            progress.step("measuring bandwidths")
+            results.head["bandwidths"] = measure_bandwidths(cpus)
         _check_versions(results.head["versions"], crew.versions, request)
         results.head["versions"] |= crew.versions
-        results.head["unavailable"] = crew.unavailable
         for operator in request.operators:
             if operator.name not in results.done:
                 crew.failures.clear()
                 results.records += measure_operator(operator, request, crew, results.head)
                 results.failures += crew.failures
                 results.done.append(operator.name)
+                results.head["unavailable"] |= crew.unavailable
                 results.write(request.path)
             done(operator, results)
     return results
@@ -128,14 +134,16 @@ def measure_operator(
 
 def _start(request: Request, cpus: Sequence[int]) -> Results:
     """Empty results, or those to continue."""
+    machine = _machine(request.configuration, cpus)
     head: dict[str, Any] = {
         "date": environment.today(),
         "commit": environment.commit(),
-        "generator": environment.generator_version(),
+        **environment.provenance(machine),
         "arguments": request.arguments(),
-        "machine": environment.describe_machine(cpus),
+        "machine": environment.describe_machine(machine),
         "versions": environment.own_versions(),
         "operators": {operator.name: sizes_of(operator) for operator in request.operators},
+        "unavailable": {},
     }
     if not (request.resume and request.path.exists()):
         return Results(head)
@@ -148,6 +156,14 @@ def _start(request: Request, cpus: Sequence[int]) -> Results:
             raise UserError(f"{reason}; name another file", str(request.path))
     known |= head["operators"]
     return results
+
+
+def _machine(configuration: Configuration, cpus: Sequence[int]) -> Machine:
+    """What ours is planned for in its worker, which has `cpus` only."""
+    from mopt_mlir.machine import resolve
+
+    with _pinned(cpus):
+        return resolve(AVX2_MACHINE if configuration.isa == "avx2" else "host")
 
 
 def _check_versions(before: Mapping[str, str], now: Mapping[str, str], request: Request) -> None:
@@ -200,7 +216,7 @@ class _Contest:
             for turn in range(ROUNDS):
                 self.crew.progress.step(f"{self.name}: round {turn + 1} of {ROUNDS}")
                 self.peaks.append(fma_peak(self.request.configuration, self.crew.cpus))
-                for entrant in _rotated(entrants, turn):
+                for entrant in rotated(entrants, turn):
                     self._take_turn(entrant, turn)
             self._check(entrants)
         return [self._record(entrant) for entrant in entrants if not entrant.is_out]
@@ -294,10 +310,11 @@ def share(runs: int, turn: int) -> int:
     return runs // ROUNDS + (turn < runs % ROUNDS)
 
 
-def _rotated(entrants: list[_Entrant], turn: int) -> list[_Entrant]:
-    """Nobody is always first, or the first after a measurement of the peak."""
+def rotated(entrants: Sequence[T], turn: int) -> list[T]:
+    """Their order in a round: nobody is always first, or the first after a measurement of the
+    peak."""
     first = turn % len(entrants) if entrants else 0
-    return entrants[first:] + entrants[:first]
+    return [*entrants[first:], *entrants[:first]]
 
 
 def fma_peak(configuration: Configuration, cpus: Sequence[int]) -> float:

@@ -18,6 +18,7 @@ from mopt_mlir.output import check_output
 
 from . import environment
 from .bandwidth import DRAM
+from .comparison import check_ours
 from .crew import Crew, Progress
 from .operators import problem_of
 from .peers import OURS
@@ -48,6 +49,9 @@ _SIZES = {
 }
 """What the operators of a network are made of: 4800 combinations."""
 
+_NOT_COUNTED = Workload("first", k=8, h=9, w=9, c=8, r=3, s=3)
+"""None of these: whatever is planned first takes as long as it takes to import what plans."""
+
 _UNKNOWN_BANDWIDTH = {DRAM: float("inf")}  # shares of the roofline are not reported here
 
 
@@ -60,7 +64,8 @@ def measure_scale(
     progress: Progress | None = None,
 ) -> Scale:
     """Measure all three. `path` is written after each part; what it has already is not measured
-    again. Raises UserError if it cannot be written, or was measured otherwise."""
+    again. Raises UserError if it cannot be written, or was measured otherwise, and where code of
+    ours fails or computes something else."""
     check_output(path)
     progress = progress or Progress()
     arguments = {
@@ -69,14 +74,13 @@ def measure_scale(
         "batches": list(batches),
         "repeat": repeat,
     }
-    cpus = environment.choose_cpus(1)
-    scale = _start(path, arguments, cpus)
+    machine = environment.machine_of(environment.choose_cpus(1))
+    scale = _start(path, arguments, machine)
     for count in counts:
         if count not in {planning.operators for planning in scale.planning}:
             progress.step(f"planning {count} operators")
             scale.planning += measure_planning(distinct_operators(count))
             scale.write(path)
-    machine = environment.machine_of(cpus)
     for cores in sorted({*_powers_of_two(machine.cores), machine.cores, *PREDICTED_CORES}):
         if cores not in {scaling.cores for scaling in scale.scaling}:
             progress.step(f"{cores} cores")
@@ -90,13 +94,13 @@ def measure_scale(
     return scale
 
 
-def _start(path: Path, arguments: dict[str, Any], cpus: Sequence[int]) -> Scale:
+def _start(path: Path, arguments: dict[str, Any], machine: Machine) -> Scale:
     """No figures yet, or those to continue."""
     head = {
         "date": environment.today(),
         "commit": environment.commit(),
-        "generator": environment.generator_version(),
-        "machine": environment.describe_machine(cpus),
+        **environment.provenance(machine),
+        "machine": environment.describe_machine(machine),
         "versions": environment.own_versions(),
         "arguments": arguments,
     }
@@ -122,6 +126,14 @@ def distinct_operators(count: int, seed: int = 0) -> list[Workload]:
 def measure_planning(operators: Sequence[Workload]) -> Iterator[Planning]:
     """Plan one module of all `operators` with an empty plan cache, and with the one filled then;
     compile it, which takes the same time for both."""
+    _plan_and_compile([_NOT_COUNTED])
+    plan_seconds, compile_seconds = _plan_and_compile(operators)
+    for plan_cache, seconds in zip(PLAN_CACHES, plan_seconds, strict=True):
+        yield Planning(len(operators), plan_cache, seconds, compile_seconds)
+
+
+def _plan_and_compile(operators: Sequence[Workload]) -> tuple[list[float], float]:
+    """Seconds to plan a module of `operators` with each of PLAN_CACHES, and to compile it."""
     import mopt_mlir
     from mopt_mlir.pipeline.loading import load_module, run_passes
 
@@ -135,9 +147,7 @@ def measure_planning(operators: Sequence[Workload]) -> Iterator[Planning]:
             seconds.append(perf_counter() - start)
     start = perf_counter()
     mopt_mlir.compile(module, require_tiled=True, plan_cache=False)  # the plans are attached
-    compile_seconds = perf_counter() - start
-    for plan_cache, plan_seconds in zip(PLAN_CACHES, seconds, strict=True):
-        yield Planning(len(operators), plan_cache, plan_seconds, compile_seconds)
+    return seconds, perf_counter() - start
 
 
 @contextmanager
@@ -209,22 +219,24 @@ def _batches(
     batched = [replace(operator, n=n, name=f"{operator.name} x {n}") for n in batches]
     rates = dict(_rates(batched, 1, repeat, path, progress))
     for workload in batched:
-        if workload.name in rates:
-            seconds = workload.flops / rates[workload.name] * 1e-9
-            predicted = predicted_seconds(workload, machine, 1)
-            yield Batch(operator.name, workload.n, seconds, predicted)
+        seconds = workload.flops / rates[workload.name] * 1e-9
+        predicted = predicted_seconds(workload, machine, 1)
+        yield Batch(operator.name, workload.n, seconds, predicted)
 
 
 def _rates(
     operators: Sequence[Workload], cores: int, repeat: int, path: Path, progress: Progress
 ) -> Iterator[tuple[str, float]]:
-    """GFLOP/s of ours, by the name of the operator."""
+    """GFLOP/s of ours, by the name of the operator. Raises UserError where it fails, or computes
+    something else."""
     configuration = Configuration(Protocol.CONSTANT_WEIGHTS, cold=False, threads=cores)
     request = Request(operators, configuration, [OURS], path, repeat=repeat)
     cpus = environment.choose_cpus(cores)
     with Crew(request.peers, configuration, cpus, request.python, progress) as crew:
+        if OURS in crew.unavailable:
+            raise UserError(f"{OURS}: {crew.unavailable[OURS]}")
         for operator in operators:
-            for record in measure_operator(
-                operator, request, crew, {"bandwidths": _UNKNOWN_BANDWIDTH}
-            ):
+            records = measure_operator(operator, request, crew, {"bandwidths": _UNKNOWN_BANDWIDTH})
+            check_ours(records, crew.failures)
+            for record in records:
                 yield record.operator, record.gflops_median

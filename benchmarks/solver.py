@@ -28,8 +28,9 @@ from mopt_mlir.solver import solve
 
 from .certificates import challenge
 from .environment import ROOT, core_cpus, cpu_model, own_versions, today
+from .operators import read_operators
 from .solver_results import PATIENCE, Results, Solved
-from .solver_tables import replaced, summary
+from .solver_tables import check_page, replaced, summary
 
 MACHINES = ("znver5", "i7-9700k", "i9-10980xe")
 CORES = (1, 2, 8)
@@ -73,7 +74,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", type=Path, default=Path("build/bench-solver.json"))
     parser.add_argument("--document", type=Path, default=ROOT / "docs" / "model.md")
     parser.add_argument("--certificates", type=int, default=CERTIFICATES, metavar="N")
-    parser.add_argument("--operators", nargs="*", help="only these operators of Table 1")
+    parser.add_argument("--operators", nargs="+", help="only these operators of Table 1")
     arguments = parser.parse_args(argv)
     try:
         return _run(arguments)
@@ -83,19 +84,38 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    make_directory(arguments.json.parent)
-    check_output(arguments.json)
+    _check(arguments)
     results = measure(arguments.operators, arguments.certificates)
     print(summary(results))
     record = asdict(results) | {"versions": own_versions()}
     write_output(arguments.json, (json.dumps(record, indent=1) + "\n").encode())
     if arguments.operators is None:
-        page = replaced(arguments.document.read_text(), results)
+        page = replaced(_text_of(arguments.document), results)
         write_output(arguments.document, page.encode())
     wrong = [s for s in (*results.table1, *results.unusual) if s.lower_bound > s.cost * (1 + 1e-9)]
     for solved in wrong:
         print(f"WRONG BOUND: {solved}", file=sys.stderr)
     return 1 if wrong else 0
+
+
+def _check(arguments: argparse.Namespace) -> None:
+    """Raise UserError before work is spent on what is not there or cannot be written."""
+    if arguments.operators is None:
+        check_output(arguments.document)
+        check_page(_text_of(arguments.document))
+    else:
+        read_operators(TABLE1, arguments.operators)
+    make_directory(arguments.json.parent)
+    check_output(arguments.json)
+
+
+def _text_of(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"cannot read it: {error.strerror}", str(path)) from None
+    except UnicodeDecodeError:
+        raise UserError("it is not UTF-8 text", str(path)) from None
 
 
 def measure(operators: Sequence[str] | None, certificates: int) -> Results:

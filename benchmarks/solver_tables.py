@@ -19,12 +19,18 @@ BUSY = 0.97
 """Below this part of the core the times are those of a machine that has other things to do."""
 
 
+def check_page(page: str) -> None:
+    """Raise UserError if tables have no place in `page`."""
+    _, begin, rest = page.partition(BEGIN)
+    if not begin or END not in rest:
+        raise UserError(f"the document lacks the lines '{BEGIN.strip()}' and '{END.strip()}'")
+
+
 def replaced(page: str, results: Results) -> str:
     """`page` with new tables between its marks. Raises UserError if it has none."""
-    before, begin, rest = page.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise UserError(f"the document lacks the lines '{BEGIN.strip()}' and '{END.strip()}'")
+    check_page(page)
+    before, _, rest = page.partition(BEGIN)
+    _, _, after = rest.partition(END)
     return before + BEGIN + "\n" + summary(results) + "\n" + END + after
 
 

@@ -33,7 +33,7 @@ class Summary:
     def of(rounds: Rounds, flops: float) -> Summary:
         """Of runs of `flops` operations each. The mean is that of the rates, as in the paper."""
         rates = [[flops / s * 1e-9 for s in seconds] for seconds in rounds]
-        middle = flops / median(chain.from_iterable(rounds)) * 1e-9
+        middle = flops / median_of_runs(rounds) * 1e-9
         return Summary(middle, fmean(chain.from_iterable(rates)), half_interval(_means(rates)))
 
 
@@ -48,11 +48,11 @@ class Ratio:
 
     @staticmethod
     def of(ours: Rounds, theirs: Rounds) -> Ratio:
-        """How many times as fast ours is, by means of rates; its error is that of the rounds in
-        which both took turns."""
-        rates = [[[1 / s for s in seconds] for seconds in rounds] for rounds in (ours, theirs)]
+        """How many times as fast ours is, by means of rates in the rounds that both made."""
+        both = common_rounds(ours, theirs)
+        rates = [[[1 / s for s in seconds] for seconds in rounds] for rounds in both]
         mine, other = (fmean(chain.from_iterable(rounds)) for rounds in rates)
-        logs = [log(a / b) for a, b in zip(*map(_means, rates), strict=False)]
+        logs = [log(a / b) for a, b in zip(*map(_means, rates), strict=True)]
         error = stdev(logs) / sqrt(len(logs)) if len(logs) > 1 else nan
         return Ratio(mine / other, error, len(logs) - 1)
 
@@ -74,6 +74,17 @@ class Ratio:
 
 def _means(rounds: Iterable[Sequence[float]]) -> list[float]:
     return [fmean(values) for values in rounds]
+
+
+def common_rounds(ours: Rounds, theirs: Rounds) -> tuple[Rounds, Rounds]:
+    """The rounds in which both took turns: whoever makes fewer runs makes them in the first."""
+    count = min(len(ours), len(theirs))
+    return ours[:count], theirs[:count]
+
+
+def median_of_runs(rounds: Rounds) -> float:
+    """Of all of them."""
+    return median(chain.from_iterable(rounds))
 
 
 def half_interval(sample: Sequence[float]) -> float:

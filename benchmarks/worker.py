@@ -44,7 +44,7 @@ class Session:
     task: Task | None = None
     prepared: Prepared | None = None
     reference: Array | None = None
-    flush: CacheFlush | None = None
+    _caches: CacheFlush | None = None
 
     def prepare(
         self, workload: dict[str, Any], configuration: dict[str, Any], directory: str
@@ -54,7 +54,9 @@ class Session:
         self.task = self.prepared = self.reference = None  # their memory is needed
         input_, weights = (aligned_copy(_load(directory, name)) for name in _ARRAYS[:2])
         self.reference = _load(directory, "reference")
-        self.task = Task(read_workload(workload), _configuration(configuration), input_, weights)
+        measured = _configuration(configuration)
+        flush = self._flush if measured.cold else None
+        self.task = Task(read_workload(workload), measured, input_, weights, flush)
         with _unbound(self.cpus):
             start = perf_counter()
             self.prepared = self.peer.prepare(self.task)
@@ -73,10 +75,13 @@ class Session:
     def run(self, count: int, drop: int, cold: bool) -> dict[str, Any]:
         """Seconds of `count` runs after `drop` that are not counted."""
         assert self.prepared is not None
-        if cold and self.flush is None:
-            self.flush = CacheFlush(self.flushed, largest_cache())
-        flush = self.flush if cold else None
+        flush = self._flush if cold else None
         return {"seconds": time_runs(self.prepared.run, count, drop, flush)}
+
+    def _flush(self) -> None:
+        if self._caches is None:
+            self._caches = CacheFlush(self.flushed, largest_cache())
+        self._caches()
 
     def check(self) -> dict[str, Any]:
         """How far the last result is from the reference: relative to the largest value, and in

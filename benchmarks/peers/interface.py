@@ -18,12 +18,15 @@ class UnavailableError(Exception):
 @dataclass(frozen=True)
 class Task:
     """A convolution to prepare. `workload` and the arrays are in the protocol's layout (images
-    NCHW or NHWC, weights KCRS or RSCK); the arrays stay as they are while it is measured."""
+    NCHW or NHWC, weights KCRS or RSCK); the arrays stay as they are while it is measured. `flush`
+    is what is called before each run then, if caches are to be cold: whoever times several ways to
+    choose from does the same."""
 
     workload: Workload
     configuration: Configuration
     input: Array
     weights: Array
+    flush: Callable[[], Any] | None = None
 
 
 @dataclass(frozen=True)

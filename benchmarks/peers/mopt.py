@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 
 from ..workloads import aligned
+from . import BEST_OF_5, OURS
 from .interface import Prepared, Task, UnavailableError
 
 AVX2_MACHINE = "host,vector_bits=256,vector_registers=16"
 AVX2_CPU = "x86-64-v3"
 
-_CANDIDATES = {"mopt": 1, "mopt-5": 5}
+_CANDIDATES = {OURS: 1, BEST_OF_5: 5}
 
 
 def create(name: str) -> Mopt:

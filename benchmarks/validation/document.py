@@ -41,6 +41,13 @@ DATA = "validation"
 
 _METHOD, _CAUSES = (Path(__file__).with_name(name) for name in ("method.md", "causes.md"))
 
+_CACHES: Mapping[tuple[bool, ...], str] = {
+    (True,): "caches flushed before each run",
+    (False,): "caches warm",
+    (False, True): "caches flushed before each run (warm where a trial's name has `-warm`)",
+}
+"""By whether trials are cold: what the method says of caches."""
+
 
 def write_document(
     directory: Path,
@@ -131,30 +138,32 @@ def _machines(trials: Sequence[Trial]) -> Iterator[str]:
 
 
 def _method(trials: Sequence[Trial]) -> str:
-    head = trials[0].head
+    heads = [trial.head for trial in trials]
+    agreed = [head["must_agree"] for head in heads]
     spreads = {trial.title: list(tables.spread_of_rounds(trial)) for trial in trials}
     scatter = (f"{tables.percent(median(s))} ({title})" for title, s in spreads.items() if s)
     return _METHOD.read_text().format(
         samples=_span([len(v.sample) for trial in trials for v in trial.verdicts]),
-        seed=head["must_agree"]["seed"],
-        cold="caches flushed before each run" if head["must_agree"]["cold"] else "caches warm",
-        rounds=head["rounds"],
-        final_rounds=_span([trial.head["final_rounds"] for trial in trials]),
+        seed=", ".join(map(str, sorted({one["seed"] for one in agreed}))),
+        cold=_CACHES[tuple(sorted({one["cold"] for one in agreed}))],
+        rounds=_span([head["rounds"] for head in heads]),
+        final_rounds=_span([head["final_rounds"] for head in heads]),
         passes=FINAL_PASSES,
         predicted=FINAL_PREDICTED,
         measured=FINAL_MEASURED,
         good=GOOD,
         tilings=BATCHES * DRAWS_AT_A_TIME,
         loaded=MOST_LOADED,
-        seconds=f"{Request.seconds:g}",
+        # files of earlier versions do not tell
+        seconds=_span([head.get("seconds", Request.seconds) for head in heads]),
         scatter=", ".join(scatter) or "an unknown amount",
     )
 
 
-def _span(numbers: Sequence[int]) -> str:
+def _span(numbers: Sequence[float]) -> str:
     """The least and the largest, as in "30 to 60", or what all are."""
     least, most = min(numbers, default=0), max(numbers, default=0)
-    return str(most) if least == most else f"{least} to {most}"
+    return f"{most:g}" if least == most else f"{least:g} to {most:g}"
 
 
 def _losses(trial: Trial, drawn: set[str]) -> Iterator[str]:

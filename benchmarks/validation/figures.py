@@ -79,8 +79,8 @@ def times(trial: Trial) -> bytes:
         if seconds := [point.seconds for point in own + sample]:
             ends = [min(seconds), max(seconds)]
             axes.plot(ends, ends, color="black", linewidth=0.6)
-        axes.set_xscale("log")
-        axes.set_yscale("log")
+            axes.set_xscale("log")  # which nothing cannot have
+            axes.set_yscale("log")
         axes.set_xlabel("predicted, s")
         axes.set_ylabel("measured, s")
         axes.legend()

@@ -233,7 +233,10 @@ def misprediction(point: Point) -> float:
 
 
 def residuals(verdict: Verdict) -> dict[str, float]:
-    """By key, by how much plans are mispredicted, less the operator's mean."""
+    """By key, by how much plans are mispredicted, less the operator's mean; nothing of an operator
+    all of whose plans are wrong."""
     found = {point.key: misprediction(point) for point in verdict.points.values()}
+    if not found:
+        return {}
     mean = fmean(found.values())
     return {key: value - mean for key, value in found.items()}

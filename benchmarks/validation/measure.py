@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 from pathlib import Path
@@ -29,7 +29,7 @@ from .. import environment
 from ..crew import Progress
 from ..operators import problem_of
 from ..protocol import Configuration, Protocol
-from ..runner import BUSY, fma_peak, sizes_of
+from ..runner import BUSY, fma_peak, rotated, sizes_of
 from ..workers import WorkerError
 from ..workloads import Workload
 from .planned import machine_for
@@ -145,7 +145,10 @@ def _in_short(operator: str, records: Sequence[Record]) -> str:
 
 
 def _head(request: Request, cpus: Sequence[int]) -> dict[str, Any]:
-    machine, versions = environment.describe_machine(cpus), environment.own_versions()
+    planned_for = machine_for(request.isa, cpus)
+    machine, versions = environment.describe_machine(planned_for), environment.own_versions()
+    # own plans of another model may be added to what is there, see Choice
+    provenance = environment.provenance(planned_for)
     return {
         "kind": MEASUREMENTS,
         "format": FORMAT,
@@ -157,7 +160,7 @@ def _head(request: Request, cpus: Sequence[int]) -> dict[str, Any]:
             "cold": request.cold,
             "seed": request.seed,
             "operators": request.version,
-            "generator": environment.generator_version(),
+            **{key: value for key, value in provenance.items() if key != "model"},
             "protocol": PROTOCOL,
         },
         "date": environment.today(),
@@ -165,7 +168,8 @@ def _head(request: Request, cpus: Sequence[int]) -> dict[str, Any]:
         "operators": request.spec,
         "rounds": request.rounds,
         "final_rounds": request.final_rounds,
-        "machine": {**machine, "planned_for": asdict(machine_for(request.isa, cpus))},
+        "seconds": request.seconds,
+        "machine": machine,
         "versions": versions,
     }
 
@@ -319,7 +323,7 @@ class _Trial:
         pairs: dict[str, list[Pair]] = {key: [] for key in answers}
         number = {k: self._affordable(a["run_seconds"], rounds) for k, a in answers.items()}
         for turn in range(rounds):
-            keys = [key for key in _rotated(list(answers), turn) if turn < number[key]]
+            keys = [key for key in rotated(list(answers), turn) if turn < number[key]]
             for key, pair in (process.time(keys) if keys else {}).items():
                 pairs[key].append(pair)
         return pairs
@@ -346,8 +350,3 @@ class _Trial:
     def _fail(self, subject: Subject, error: WorkerError) -> None:
         self._note(Failed(subject, str(error)))
         self.progress.warn(f"{self.operator.name}: a plan failed: {error}")
-
-
-def _rotated(keys: list[str], turn: int) -> list[str]:
-    first = turn % len(keys) if keys else 0
-    return keys[first:] + keys[:first]

@@ -5,12 +5,10 @@ from __future__ import annotations
 from math import isnan
 
 from ..comparison import SIZES, Comparison, Row
-from ..peers import OURS, REGISTRY
+from ..peers import BEST_OF_5, OURS, REGISTRY
 from ..results import Record
 from ..summary import Ratio
 from .tables import Rows, number
-
-BEST_OF_FIVE = "mopt-5"
 
 
 def columns(comparison: Comparison) -> list[str]:
@@ -34,7 +32,7 @@ def rows(comparison: Comparison) -> Rows:
                 _text(_ratio(one, best)) if best and one and one.is_correct else "",
             ]
         )
-    for ours in (OURS, BEST_OF_FIVE):
+    for ours in (OURS, BEST_OF_5):
         if ours in comparison.peers:
             speedups = [_speedup(comparison, ours, peer) for peer in (*comparison.peers, None)]
             *cells, over_best = speedups
@@ -54,9 +52,8 @@ def _mean_rate(record: Record | None) -> str:
 
 def _best(row: Row) -> Record | None:
     """The fastest of the others whose result is right, by its mean."""
-    rivals = (record for peer, record in row.records.items() if REGISTRY[peer].is_rival)
-    right = (record for record in rivals if record.is_correct)
-    return max(right, key=lambda record: record.gflops_mean, default=None)
+    rivals = (record for peer, record in row.right.items() if REGISTRY[peer].is_rival)
+    return max(rivals, key=lambda record: record.gflops_mean, default=None)
 
 
 def _ratio(ours: Record, other: Record) -> Ratio:

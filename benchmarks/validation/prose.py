@@ -23,7 +23,7 @@ The trials here are from several hosts. Each is what `mopt-validate measure` wri
 Table 1, `--layout nhwc_hwcf` for images and filters with channels last, under a name that says the
 host (Zen 5 if it says none). `mopt-validate simulate` adds the volumes of its plans, on any host.
 A name that ends in `-before` has the same trial, measured earlier. The comparison with others is
-from `make bench-peers` and `mopt-bench suite --configurations a-cold-1,a-cold-2`, and with
+from `make bench-peers` and `mopt-bench suite --configurations a-cold`, and with
 `--operators benchmarks/validation/networks.json` for those of `networks`. The data is in
 [{data}]({data}): every plan, every run, in lines of JSON. `mopt-validate report docs/{data}/*.xz`
 makes this document of it, with the predictions of today's model.
@@ -125,16 +125,16 @@ intervals. In the files that are kept here the first run of a round, which is dr
 counts for whoever has too little time for 50 (most of the others on Y23): that makes them up to 2%
 slower. Intervals take the rounds for independent in which everybody took turns (ten of five runs
 each, or, in files from before 29 November, five of ten), not the runs of a round, which share what
-else the host did then; those of ratios are of the ratios in each round, those of geometric means of
-the measuring, not of the choice of operators. All rounds of an operator follow each other, within
-some ten seconds, and a shared host may be another one an hour later: so intervals are for the
-moment of measuring. (Of 64 ratios of one peer to another that were measured twice on Zen 5, hours
-apart, nine differ by more than both intervals allow.) The best other is the fastest by its mean
-whose result is right, so that of two that are equally fast it is the one that had more luck. The
-last rows are geometric means over the operators. MLIR's default is so much slower that it is run
-three times only. *Best of 5* is `candidates=5`: the own plan and four others, timed once while
-compiling, with cold caches, and the fastest taken; where it is slower than the own plan, it was
-misled by noise.
+else the host did then. Ratios are of the rounds that both made, their intervals of the ratios in
+each of these; those of geometric means are of the measuring, not of the choice of operators. All
+rounds of an operator follow each other, within some ten seconds, and a shared host may be another
+one an hour later: so intervals are for the moment of measuring. (Of 64 ratios of one peer to
+another that were measured twice on Zen 5, hours apart, nine differ by more than both intervals
+allow.) The best other is the fastest by its mean whose result is right, so that of two that are
+equally fast it is the one that had more luck. The last rows are geometric means over the operators.
+MLIR's default is so much slower that it is run three times only, in the first three rounds.
+*Best of 5* is `candidates=5`: the own plan and four others, timed once while compiling, with cold
+caches, and the fastest taken; where it is slower than the own plan, it was misled by noise.
 
 What differs from Sec. 10 of the paper: no tuned TVM is among the peers (`make bench-tvm` installs
 it, and `mopt-bench run --peers tvm` tunes it, for many minutes an operator); one and two cores, not

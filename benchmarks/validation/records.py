@@ -10,9 +10,10 @@ import json
 import lzma
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
+from io import FileIO
 from itertools import chain
 from pathlib import Path
 from typing import Any, Protocol
@@ -28,6 +29,13 @@ VOLUMES = "mopt-validate volumes"
 
 OF_VOLUMES = "-volumes"
 """How the name of a file with the volumes of a trial ends, behind the trial's."""
+
+_DURATIONS = ("rounds", "final_rounds", "seconds")
+"""Fields of a head, beside `must_agree`, that must agree as well: plans that were measured already
+are not measured once more for others."""
+
+_LATER = ("model", "machine figures", "seconds")
+"""What must agree but in files of earlier versions, which do not have it."""
 
 _DIGITS = 5  # of seconds, which are not known any better
 
@@ -199,17 +207,29 @@ def appending(path: Path, head: Mapping[str, Any]) -> Iterator[tuple[list[Record
     else:
         records = []
         write_output(path, (json.dumps(dict(head)) + "\n").encode())
-    with path.open("ab") as file:
+    # without a buffer: closing the file would write the rest of a line once more that failed
+    with path.open("ab", buffering=0) as file:
 
         def log(record: Record) -> None:
             try:
-                file.write((json.dumps(_as_dict(record)) + "\n").encode())
-                file.flush()
-                os.fsync(file.fileno())
+                _add(file, (json.dumps(_as_dict(record)) + "\n").encode())
             except OSError as error:
                 raise UserError(f"cannot write it: {error.strerror}", str(path)) from None
 
         yield records, log
+
+
+def _add(file: FileIO, line: bytes) -> None:
+    """Add a line, or nothing. Raises OSError."""
+    end = os.fstat(file.fileno()).st_size
+    try:
+        while line:
+            line = line[file.write(line) :]
+        os.fsync(file.fileno())
+    except OSError:
+        with suppress(OSError):  # else the next run drops what was cut off
+            file.truncate(end)
+        raise
 
 
 def read(path: Path) -> tuple[dict[str, Any], list[Record]]:
@@ -252,14 +272,23 @@ def compress(path: Path, directory: Path) -> None:
 
 def check_continues(found: Mapping[str, Any], head: Mapping[str, Any], path: Path) -> None:
     """Raise UserError if what `head` stands for must not be added to a file whose head is `found`:
-    one file has one host, one version of code generation, and one way of measuring."""
-    for key, value in head["must_agree"].items():
-        if (before := found["must_agree"].get(key)) != value:
+    one file has one host, one version of the model and of code generation, and one way of
+    measuring."""
+    known = _agreed(found)
+    for key, value in _agreed(head).items():
+        if key in _LATER and key not in known:
+            continue
+        if (before := known.get(key)) != value:
             raise UserError(
                 f"cannot resume: measured with {key} {before}, and this is {value}; move the file "
                 "away, or write to another directory",
                 str(path),
             )
+
+
+def _agreed(head: Mapping[str, Any]) -> dict[str, Any]:
+    """All that must agree."""
+    return {**head["must_agree"], **{key: head[key] for key in _DURATIONS if key in head}}
 
 
 def _checked_head(data: Any) -> dict[str, Any]:

@@ -44,7 +44,7 @@ def explain_source(
     entry: str | None = None,
     operator: str | None = None,
     machine: str = AUTO,
-    threads: int = 1,
+    threads: int | None = None,
     constant_weights: bool = False,
     plan_cache: bool = True,
 ) -> tuple[Explanation, ...]:
@@ -54,7 +54,8 @@ def explain_source(
     one, and whose weights are known when code is generated with `constant_weights`; or whatever
     `mopt_mlir.compile` takes, of which `entry` picks a function. A plan that an operation carries
     is explained as it is, for the machine that it names unless `machine` names another; for the
-    rest one is found for `threads` cores. Raises UserError for whatever is wrong.
+    rest one is found for `threads` cores, by default one. Raises UserError for whatever is wrong,
+    and warns of a plan that is carried for other threads than those asked for.
     """
     with errors_raised():
         if is_list(source):
@@ -75,7 +76,7 @@ def _of_list(
     source: str | PathLike[str],
     operator: str | None,
     machine: str,
-    threads: int,
+    threads: int | None,
     constant_weights: bool,
     plan_cache: bool,
 ) -> tuple[Explanation, ...]:
@@ -85,7 +86,7 @@ def _of_list(
         operators = tuple(one for one in operators if one.name == operator)
     if not operators:
         raise UserError("there is no convolution to explain", str(source))
-    planning = Planning.of(machine, Request(threads), plan_cache=plan_cache)
+    planning = Planning.of(machine, _request(threads), plan_cache=plan_cache)
     subjects = []
     for one in operators:
         try:
@@ -102,14 +103,16 @@ def _of_list(
 
 
 def _of_module(
-    module: Any, entry: str | None, machine: str, threads: int, plan_cache: bool
+    module: Any, entry: str | None, machine: str, threads: int | None, plan_cache: bool
 ) -> tuple[Explanation, ...]:
+    request = _request(threads)
+    request.check()  # though nobody may need it
     if entry is not None:
         _keep_only(entry, module)
     bindings = bindings_of(module)
     # plans that are there already may be for more cores than this machine has
-    request = Request(threads if unplanned(module, bindings) else 1)
-    planning = Planning.of(machine, request, module, plan_cache=plan_cache)
+    needed = request if unplanned(module, bindings) else Request()
+    planning = Planning.of(machine, needed, module, plan_cache=plan_cache)
     found = Planner(module, bindings, planning).planned()
     names = names_of([planned.convolution for planned in found])
     groups: dict[str, tuple[_Subject, str, list[str]]] = {}
@@ -120,6 +123,7 @@ def _of_module(
             chosen = _machine_of(planned.plan, planning.machine, operation.location)
         spec = planned.plan.machine if machine == AUTO else machine
         _check_cores(planned.plan, chosen, spec, operation.location)
+        _compare_threads(planned.plan, threads, operation.location)
         constant = planned.constant is not None
         subject = _Subject(planned.problem, chosen, planned.plan, constant)
         _, _, places = groups.setdefault(repr(subject), (subject, name, []))
@@ -163,6 +167,17 @@ def _check_cores(plan: Plan, machine: Machine, spec: str, location: Any) -> None
         )
 
 
+def _compare_threads(plan: Plan, threads: int | None, location: Any) -> None:
+    """Warn of a plan for other threads than were asked for: it is explained as it is."""
+    if threads is not None and plan.threads != threads:
+        emit(
+            "warning",
+            location,
+            f"its plan is for {counted(plan.threads, 'thread')}, but threads={threads} was asked "
+            f"for; ask for threads={plan.threads}, or leave out '{NAME}' to have it planned anew",
+        )
+
+
 def _known(name: str, known: Iterable[str], what: str) -> str:
     """`name` if it is one of `known`; else UserError with what it may have been meant to be."""
     names = list(known)
@@ -172,6 +187,10 @@ def _known(name: str, known: Iterable[str], what: str) -> str:
 
 
 # ---- both ----------------------------------------------------------------------------------------
+
+
+def _request(threads: int | None) -> Request:
+    return Request() if threads is None else Request(threads)
 
 
 def _explain(subject: _Subject, name: str, places: Sequence[str] = ()) -> Explanation:

@@ -50,6 +50,7 @@ def _parser() -> Parser:
     which.add_argument("--entry", metavar="F", help="only the convolutions of this function")
     which.add_argument("--operator", metavar="NAME", help="only this operator of the list")
     add_machine_options(parser)
+    parser.set_defaults(threads=None)  # of a plan that is carried it is told if it was asked for
     parser.add_argument(
         "--constant-weights",
         action="store_true",

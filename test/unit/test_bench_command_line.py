@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -14,7 +17,10 @@ from benchmarks.command_line import main
 from benchmarks.operators import read_operators
 from benchmarks.peers import REGISTRY
 from benchmarks.protocol import Configuration, Protocol
+from benchmarks.results import Failure
 from benchmarks.scale_results import Scale
+from benchmarks.validation import prose
+from mopt_mlir.pipeline import loading
 
 pytestmark = pytest.mark.xdist_group("bench")
 
@@ -83,6 +89,24 @@ def test_the_suite_has_every_configuration_once():
     assert len(slugs) == len(set(slugs)) == 13
     assert {"a-cold-1", "a-cold-4", "c-warm-1", "a-cold-1-avx2"} <= set(slugs)
     assert len(commands.configurations(1)) == 7
+
+
+@pytest.mark.parametrize("cores", [1, 2, 8])
+def test_what_is_measured_on_all_cores_has_a_name_on_every_host(cores, monkeypatch):
+    monkeypatch.setattr(commands.environment, "core_cpus", lambda: list(range(cores)))
+    found = [c.slug for c in commands._configurations(["a-cold", "c-warm-1"])]
+    assert found == list(dict.fromkeys(["a-cold-1", f"a-cold-{cores}", "c-warm-1"]))
+    assert [c.slug for c in commands._configurations(["a-cold-1-avx2"])] == ["a-cold-1-avx2"]
+
+
+@pytest.mark.parametrize("cores", [1, 2, 8])
+@pytest.mark.parametrize("text", [(ROOT / "Makefile").read_text(), prose.INTRODUCTION])
+def test_what_we_say_to_measure_can_be_measured_on_every_host(text, cores, monkeypatch):
+    monkeypatch.setattr(commands.environment, "core_cpus", lambda: list(range(cores)))
+    asked = re.findall(r"mopt-bench suite --configurations ([\w,-]+)", text)
+    assert asked
+    for names in asked:
+        assert commands._configurations(command_line.names(names))
 
 
 @pytest.mark.parametrize(
@@ -176,6 +200,68 @@ def test_scale(operators, capsys, monkeypatch):
     assert [b.batch for b in again.batch] == [1, 2]
     assert main(["scale", "--json", "scale.json", *arguments, "--counts", "2"]) == 1
     assert "cannot resume: measured with counts=[1], not [2]" in capsys.readouterr().err
+
+
+def test_scale_has_no_figures_of_what_is_wrong_or_fails(operators, capsys, monkeypatch):
+    crew = SimpleNamespace(unavailable={}, failures=[])
+    outcome = ["right"]
+
+    def measured(operator, request, crew, head):
+        if outcome[0] == "failed":
+            crew.failures.append(Failure(operator.name, "mopt", "no plan"))
+            return []
+        is_correct = outcome[0] == "right"
+        record = {"operator": operator.name, "peer": "mopt", "is_correct": is_correct}
+        return [SimpleNamespace(**record, gflops_median=50.0)]
+
+    def run(what):
+        outcome[0] = what
+        crew.failures.clear()
+        arguments = ["--json", "scale.json", "--counts", "1", "--batches", "1", "--only", "R11"]
+        code = main(["scale", *arguments])
+        return code, capsys.readouterr().err, Scale.read(Path("scale.json"))
+
+    monkeypatch.setattr(scale, "PREDICTED_CORES", ())
+    monkeypatch.setattr(scale, "measure_planning", lambda operators: [])
+    monkeypatch.setattr(scale, "Crew", lambda *arguments: nullcontext(crew))
+    monkeypatch.setattr(scale, "measure_operator", measured)
+    for what, message in (
+        ("wrong", "wrong results, further from the reference than rounding can explain: R11"),
+        ("failed", "ours failed on R11, see the warnings above"),
+    ):
+        code, errors, figures = run(what)
+        assert (code, figures.scaling) == (1, [])  # so that it is measured again
+        assert message in errors
+    code, _, figures = run("right")
+    assert code == 0
+    assert {one.gflops for one in figures.scaling} == {50.0}
+    assert [one.batch for one in figures.batch] == [1]
+    figures.batch.clear()
+    figures.write(Path("scale.json"))
+    code, _, found = run("wrong")
+    assert (code, found) == (1, figures)
+
+
+def test_what_is_imported_for_the_first_plan_is_not_counted(monkeypatch):
+    """Each step takes a second, the first time it is made ten more."""
+    clock, made = [0.0], set()
+
+    def step(name):
+        clock[0] += 1.0 if name in made else 11.0
+        made.add(name)
+
+    planned = []
+
+    def run_passes(module, passes):
+        planned.append(str(module))
+        step("plan")
+
+    monkeypatch.setattr(scale, "perf_counter", lambda: clock[0])
+    monkeypatch.setattr(loading, "run_passes", run_passes)
+    monkeypatch.setattr("mopt_mlir.compile", lambda module, **options: step("compile"))
+    found = list(scale.measure_planning(scale.distinct_operators(2)))
+    assert [(p.operators, p.plan_seconds, p.compile_seconds) for p in found] == [(2, 1.0, 1.0)] * 2
+    assert not {*planned[:-2]} & {*planned[-2:]}  # else the cache would not be empty
 
 
 def test_distinct_operators_are_distinct_and_always_the_same():

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import asdict
+from types import SimpleNamespace
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
 
 from benchmarks import peers
 from benchmarks.environment import available_cpus, peers_python, worker_environment
-from benchmarks.peers import REGISTRY
-from benchmarks.peers.interface import UnavailableError
+from benchmarks.peers import REGISTRY, pytorch
+from benchmarks.peers.interface import Task, UnavailableError
 from benchmarks.peers.iree import tensor_mlir
 from benchmarks.protocol import Configuration, Protocol
 from benchmarks.workers import Worker, WorkerError
@@ -76,3 +78,20 @@ def test_every_peer_loads_or_says_why_not():
         assert entry.protocols
         with suppress(UnavailableError):
             assert peers.load(name).version
+
+
+@pytest.mark.parametrize(("cold", "chosen"), [(True, "blocked"), (False, "channels_last")])
+def test_pytorch_takes_the_way_that_is_faster_as_it_is_measured(cold, chosen, monkeypatch):
+    """Played: one way is faster where caches are cold, the other where they are warm."""
+    seconds = {"channels_last": {False: 1.0, True: 4.0}, "blocked": {False: 2.0, True: 3.0}}
+
+    def time_runs(way, count, drop, flush=None):
+        return [seconds[way][flush is not None]] * count
+
+    monkeypatch.setattr(pytorch, "time_runs", time_runs)
+    peer = SimpleNamespace(_torch=MagicMock(), _packed=lambda *_: {way: way for way in seconds})
+    workload = OPERATORS[2]
+    configuration = Configuration(Protocol.CONSTANT_WEIGHTS, cold)
+    flush = MagicMock() if cold else None
+    task = Task(workload, configuration, *workload.operands(0)[:2], flush)
+    assert pytorch.PyTorch.prepare(peer, task).detail == chosen

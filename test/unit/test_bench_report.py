@@ -6,18 +6,20 @@ import json
 import lzma
 import re
 import sys
+from dataclasses import replace
 from math import isnan
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
+from benchmarks import plots
 from benchmarks.command_line import main
 from benchmarks.commands import _verdict
 from benchmarks.comparison import Comparison, describe_sizes
 from benchmarks.results import Failure, Record, Results, kind_of
 from benchmarks.scale_results import Batch, Planning, Scale, Scaling
-from benchmarks.tables import ratio_cells, summary_cells
+from benchmarks.tables import cells, mean_rows, ratio_cells, summary_cells
 from mopt_mlir import UserError
 
 SIZES = {"n": 1, "k": 64, "h": 56, "w": 56, "c": 32, "r": 3, "s": 3}
@@ -116,6 +118,53 @@ def test_ours_wrong_has_no_ratio(results):
     assert list(comparison.ratios()) == ["second", "third"]
 
 
+def test_what_is_wrong_is_in_no_mean(results):
+    comparison = Comparison.of(results)
+    means = [comparison.mean(peer, lambda r: r.gflops_median) for peer in comparison.peers]
+    assert means[:2] == pytest.approx([(200 * 90 * 180) ** (1 / 3), (100 * 100 * 90) ** (1 / 3)])
+    assert isnan(means[2])
+    assert mean_rows(comparison)[0][2:5] == ["148.0", "96.5", ""]
+    results.records[3] = record("second", "mopt", 90.0, correct=False)
+    wrong = Comparison.of(results)
+    assert summary_cells(wrong)[6:8] == ["", "0.75 (third)"]
+    assert cells(wrong.rows[1], wrong.peers)[2:] == [
+        "90.0 WRONG", "100.0", "300.0 WRONG", "oneDNN", "", "", "",
+    ]  # fmt: skip
+
+
+def texts_of(svg: bytes) -> set[str]:
+    drawn = ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}text")
+    return {"".join(text.itertext()).strip() for text in drawn}
+
+
+def test_what_is_wrong_is_in_no_plot(results):
+    pytest.importorskip("matplotlib", reason="plots need the extra `plot`")
+    assert "91" in texts_of(plots.bars(Comparison.of(results), "onednn"))
+    results.records[3] = record("second", "mopt", 90.0, correct=False)
+    comparison = Comparison.of(results)
+    drawn = texts_of(plots.bars(comparison, "onednn"))
+    assert {"first", "second", "third", "201", "181"} <= drawn
+    assert "91" not in drawn
+    drawn = texts_of(plots.roofline(comparison))
+    assert {"first", "third"} <= drawn
+    assert "second" not in drawn
+    assert {"first", "third"} <= (drawn := texts_of(plots.bars(comparison, "iree")))
+    assert "second" not in drawn  # relative to what is wrong
+    alone = replace(results, records=[one for one in results.records if not one.is_correct])
+    plots.bars(Comparison.of(alone), "onednn")
+    plots.roofline(Comparison.of(alone))
+
+
+def test_ratios_are_of_the_rounds_that_both_made(results):
+    """The host is half as fast after the first round, which is all that a slow peer runs in."""
+    rounds = [[1.0] * 3, *([[2.0] * 3] * 9)]
+    results.records = [
+        replace(record("first", "mopt", 500.0), seconds=rounds),
+        replace(record("first", "onednn", 250.0), seconds=[[4.0]]),
+    ]
+    assert Comparison.of(results).ratios() == {"first": 4.0}
+
+
 def test_variants_of_ours_are_no_rivals(results):
     results.records.append(record("first", "mopt-5", 1000.0))
     comparison = Comparison.of(results)
@@ -192,7 +241,7 @@ def test_document_holds_every_figure(path, tmp_path, capsys):
     text = (tmp_path / "performance.md").read_text()
     for line in (
         "| A cold, 1 core | 3 | 1.53 | 0.90 (second) |  |  | 0.62 | 0.38 (second) | 1 |",
-        "- Fast 9000, 2 cores used, 512-bit vectors, L1 48 KiB (planned for as `fast`)",
+        "- Fast 9000, 1 core used, 512-bit vectors, L1 48 KiB (planned for as `fast`)",
         "| oneDNN | onednn 1.2.3 | Primitives with",
         "50 runs. FMA peak 250 to 250 GFLOP/s; GB/s: L1 read 500, DRAM read 40.",
         "| first | 64,56x56,32,3x3 | 200.0 | 100.0 | 50.0 | oneDNN | 2.00 | 80% | 83% |",
@@ -204,6 +253,24 @@ def test_document_holds_every_figure(path, tmp_path, capsys):
         "| 64 | 500 | 400 |",
     ):
         assert line in text
+
+
+def test_the_document_tells_what_was_used_of_the_machine(results, tmp_path):
+    """Though older files have all of the host, whatever was measured."""
+    paths = [tmp_path / name for name in ("native.json", "avx2.json", "scale.json")]
+    results.write(paths[0])
+    results.head["arguments"] = {**results.head["arguments"], "isa": "avx2", "threads": 2}
+    results.head["commit"] = "decade"
+    results.write(paths[1])
+    figures = scale()
+    figures.head["arguments"] = {"operators": ["R9"], "repeat": 20}
+    figures.write(paths[2])
+    assert main(["report", *map(str, paths), "--output", str(tmp_path)]) == 0
+    text = (tmp_path / "performance.md").read_text()
+    used = re.findall(r"^- Fast 9000, (\d cores? used, \d+-bit) vectors", text, re.MULTILINE)
+    assert used == ["1 core used, 512-bit", "2 cores used, 256-bit", "2 cores used, 512-bit"]
+    assert "`fast`)\n- commit c0ffee\n- commit decade\n" in text
+    assert "are measured with warm caches" in text
 
 
 def test_plots_are_drawn_and_linked(path, tmp_path):

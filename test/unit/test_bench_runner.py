@@ -6,22 +6,27 @@ import json
 import os
 import signal
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from benchmarks import runner
 from benchmarks.crew import Crew, Progress, unsuitable
-from benchmarks.environment import available_cpus, worker_environment
+from benchmarks.environment import available_cpus, provenance, worker_environment
 from benchmarks.operators import read_operators
+from benchmarks.peers.interface import Prepared
 from benchmarks.protocol import Configuration, Protocol
 from benchmarks.results import Results, check_continues
 from benchmarks.runner import Request, compulsory_bytes, measure_operator, run_benchmark
+from benchmarks.worker import Session
 from benchmarks.workers import Worker, WorkerError
 from benchmarks.workloads import Workload
 from mopt_mlir import UserError
+from mopt_mlir.cache_flush import FlushedCpus
+from mopt_mlir.machine import by_name
 
 # real workers start processes; one pytest worker at a time, as they pin themselves to a core
 pytestmark = pytest.mark.xdist_group("bench")
@@ -188,6 +193,38 @@ def test_missing_peers_are_reported_and_skipped():
     assert said == [f"onednn is left out: {crew.unavailable['onednn']}"]
 
 
+@pytest.mark.parametrize("cold", [True, False])
+def test_who_times_while_preparing_has_caches_as_they_are_measured(tmp_path, monkeypatch, cold):
+    flushed, tasks = [], []
+    both = FlushedCpus([[0, 1]], 2)
+
+    class Flush:
+        def __init__(self, cpus, cache_bytes):
+            assert cpus is both
+            assert cache_bytes > 0
+
+        def __call__(self):
+            flushed.append(True)
+
+    class Peer:
+        def prepare(self, task):
+            tasks.append(task)
+            if task.flush is not None:
+                task.flush()
+            return Prepared(lambda: None, lambda: reference)
+
+    monkeypatch.setattr("benchmarks.worker.CacheFlush", Flush)
+    input_, weights, _ = TINY.operands(0)
+    reference = TINY.reference(input_, weights)
+    for name, array in (("input", input_), ("weights", weights), ("reference", reference)):
+        np.save(tmp_path / f"{name}.npy", array)
+    session = Session(Peer(), sorted(os.sched_getaffinity(0)), both)
+    configuration = asdict(Configuration(Protocol.PAPER, cold))
+    session.prepare(asdict(TINY), configuration, str(tmp_path))
+    assert len(tasks) == 1
+    assert len(flushed) == cold
+
+
 def test_a_python_that_does_not_start():
     with pytest.raises(UserError, match="cannot start /nowhere/python: No such file"):
         Worker("mopt", "/nowhere/python", {}, [0], [0])
@@ -215,6 +252,9 @@ def test_ours_and_plain_mlir_from_end_to_end(tmp_path, protocol, isa):
         assert 0 <= record.max_rel_err < 1e-5
         assert record.gflops_median > 0
         assert record.protocol == protocol.value
+    planned_for = results.head["machine"]["planned_for"]  # by a worker with a single core
+    assert planned_for["cores"] == 1
+    assert isa == "native" or planned_for["vector_bits"] == 256
 
 
 def test_resuming_keeps_what_was_measured(tmp_path, monkeypatch):
@@ -243,6 +283,45 @@ def test_resuming_keeps_what_was_measured(tmp_path, monkeypatch):
         run(["mopt", "mlir"], resume=True)
 
 
+class PlayedRun(PlayedCrew):
+    """A crew for a whole run, without those that are `missing`."""
+
+    missing: dict
+
+    def __init__(self, *arguments):
+        super().__init__({"mopt": played()})
+        self.unavailable, self.versions, self.failures = dict(self.missing), {"mopt": "1.0"}, []
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        pass
+
+
+def test_resuming_keeps_what_records_were_made_with(tmp_path, monkeypatch):
+    def run(names, bandwidth, missing):
+        monkeypatch.setattr(PlayedRun, "missing", missing, raising=False)
+        monkeypatch.setattr(runner, "measure_bandwidths", lambda cpus: {"DRAM read": bandwidth})
+        found = [replace(TINY, name=name) for name in names]
+        configuration = Configuration(Protocol.PAPER, cold=False)
+        path = tmp_path / "out.json"
+        return run_benchmark(Request(found, configuration, ["mopt"], path, repeat=5, resume=True))
+
+    monkeypatch.setattr(runner, "Crew", PlayedRun)
+    monkeypatch.setattr(runner.environment, "load", lambda: 0.0)
+    run(["first"], 10.0, {"torch": "none"})
+    results = run(["first", "second"], 40.0, {"iree": "none either"})
+    assert results.done == ["first", "second"]
+    assert results.head["unavailable"] == {"torch": "none", "iree": "none either"}
+    shares = {record.share_of_roofline for record in results.records}
+    assert len(shares) == 1  # of the bandwidth that the file tells
+    (record, _) = results.records
+    bound = record.bytes / (results.head["bandwidths"]["DRAM read"] * 1e9)
+    assert bound > record.flops / 100e9
+    assert shares.pop() == pytest.approx(bound / 1e-3)
+
+
 def test_results_of_another_commit_are_not_continued(tmp_path):
     head = {"arguments": {"repeat": 5}, "commit": "abc", "machine": {"cpu": "Fast 9000"}}
     check_continues(head, head, tmp_path)
@@ -255,3 +334,24 @@ def test_results_of_another_commit_are_not_continued(tmp_path):
     other = {"cpu": "Fast 9000", "planned_for": {"cpu": "znver5"}}
     with pytest.raises(UserError, match="measured with planned for None, and this is znver5"):
         check_continues(head, head | {"machine": other}, tmp_path)
+
+
+def test_results_of_another_model_or_calibration_are_not_continued(tmp_path):
+    head = {"arguments": {}, "machine": {"cpu": "Fast 9000"}, "model": "a", "machine figures": "b"}
+    check_continues(head, head, tmp_path)
+    with pytest.raises(UserError, match="measured with model a, and this is c"):
+        check_continues(head, head | {"model": "c"}, tmp_path)
+    with pytest.raises(UserError, match="measured with machine figures b, and this is c"):
+        check_continues(head, head | {"machine figures": "c"}, tmp_path)
+    older = {"arguments": {}, "machine": {"cpu": "Fast 9000"}}  # does not tell
+    check_continues(older, head, tmp_path)
+
+
+def test_what_plans_depend_on_is_told_apart(monkeypatch):
+    machine = by_name("znver5")
+    before = provenance(machine)
+    assert provenance(by_name("znver5")) == before
+    calibrated = provenance(replace(machine, dram_bandwidth=machine.dram_bandwidth * 1.001))
+    assert [key for key in before if before[key] != calibrated[key]] == ["machine figures"]
+    monkeypatch.setattr("mopt_mlir.planning.plan_cache.version", lambda: "another")
+    assert [key for key, hash_ in provenance(machine).items() if before[key] != hash_] == ["model"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -56,6 +57,33 @@ def test_tables_replace_those_before_them() -> None:
 
 def test_the_document_has_a_place_for_them() -> None:
     replaced((benchmark.ROOT / "docs" / "model.md").read_text(), RESULTS)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--document", "none.md"], "none.md: error: cannot read it: No such file or directory"),
+        (["--document", "no/a.md"], "no/a.md: error: cannot write it: there is no directory"),
+        (["--document", "empty.md"], "the document lacks the lines"),
+        (["--document", "bytes.md"], "bytes.md: error: it is not UTF-8 text"),
+        (["--operators", "R2", "R99"], "table1: error: no operator 'R99'; did you mean 'R9'"),
+        (["--json", "file/a.json", "--operators", "R2"], "file: error: cannot create it"),
+    ],
+)
+def test_what_cannot_be_written_or_planned_is_refused_before(
+    arguments: list[str],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("empty.md").touch()
+    Path("file").touch()
+    Path("bytes.md").write_bytes(b"\xff")
+    monkeypatch.setattr(benchmark, "measure", None)
+    assert benchmark.main(arguments) == 1
+    assert message in capsys.readouterr().err
 
 
 def test_a_wrong_bound_is_refuted() -> None:

@@ -53,6 +53,14 @@ def test_ratios_are_compared_round_by_round():
     assert all(map(isnan, Ratio.of([[2.0] * 3], [[3.0] * 3]).interval))
 
 
+def test_rounds_that_one_of_two_did_not_make_are_in_no_ratio():
+    both = [[2.0] * 3, [5.0] * 3], [[3.0], [6.0]]
+    more = [*both[0], [50.0] * 3]
+    assert Ratio.of(more, both[1]) == Ratio.of(*both)
+    assert Ratio.of(both[1], more) == Ratio.of(both[1], both[0])
+    assert Ratio.of([[2.0], [8.0]], [[4.0]]).value == pytest.approx(2)
+
+
 def test_the_error_of_a_mean_of_ratios_is_that_of_measuring_them():
     mean = Ratio.mean([Ratio(2.0, 0.03, 4), Ratio(8.0, 0.04, 4)])
     assert (mean.value, mean.error, mean.freedom) == pytest.approx((4.0, 0.025, 8))

@@ -183,7 +183,9 @@ def test_plans_are_for_the_cores_that_are_measured(tmp_path, monkeypatch):
     on_a_machine_with_l3s(tmp_path, monkeypatch, "96M", "32M")
     assert machine_of([0]).cache("L3").size == 96 << 20
     assert machine_of([1]).cache("L3").size == 32 << 20
-    (last,) = (c for c in describe_machine([1])["planned_for"]["caches"] if c["name"] == "L3")
+    (last,) = (
+        c for c in describe_machine(machine_of([1]))["planned_for"]["caches"] if c["name"] == "L3"
+    )
     assert last["size"] == 32 << 20
     assert machine_for("native", [1]) == machine_of([1])
     limited = machine_for("avx2", [1])

@@ -150,6 +150,22 @@ def test_threads_are_of_plans_that_are_not_there_yet(run: Run) -> None:
     assert "of 1 core of haswell" in text
 
 
+def test_other_threads_than_those_of_a_plan_are_told(run: Run) -> None:
+    _, _, errors = run("by_hand.mlir", "--threads", "2")
+    assert errors == (
+        "by_hand.mlir:4:3: warning: its plan is for 1 thread, but threads=2 was asked for; ask for "
+        "threads=1, or leave out 'mopt.plan' to have it planned anew\n"
+    )
+    two = planned().replace("threads = 1", "threads = 2").replace("{}", "{k = 2}")
+    Path("by_hand.mlir").write_text(two)
+    code, text, errors = run("by_hand.mlir")  # nobody asked for a number
+    assert (code, errors) == (0, "")
+    assert "before all loops, by 2 cores" in text
+    assert run("by_hand.mlir", "--threads", "2")[2] == ""
+    _, _, errors = run("by_hand.mlir", "--threads", "1")
+    assert "warning: its plan is for 2 threads, but threads=1 was asked for; ask for" in errors
+
+
 def test_an_operator_of_table_1(run: Run) -> None:
     code, text, _ = run("--operator", "R11", "--machine", "znver5", "--threads", "2")
     assert code == 0
@@ -290,6 +306,7 @@ def test_a_machine_file_whose_name_is_not_utf8(run: Run, tmp_path: Path) -> None
         (["sizes.json", "--machine", "haswel"], "did you mean 'haswell'?"),
         (["sizes.json", "--machine", TINY], f"no plan for machine '{TINY}': no register tile fits"),
         (["sizes.json", "--threads", "0"], "threads=0: at least one is needed"),
+        (["by_hand.mlir", "--threads", "-3"], "error: threads=-3: at least one is needed"),
         (["sizes.json", "--html", "-"], "--html needs a file; for standard output use --format"),
         (["sizes.json", "--html", "/dev/stdout"], "--html needs a file; for standard output use"),
         (["sizes.json", "--html", "no/a.html"], "no/a.html: error: cannot write it"),

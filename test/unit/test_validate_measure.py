@@ -2,12 +2,14 @@
 
 import json
 import re
+from dataclasses import replace
 from itertools import groupby
 from shutil import copy
 
 import pytest
 
 from benchmarks.crew import Progress
+from benchmarks.environment import available_cpus
 from benchmarks.validation import measure, process
 from benchmarks.validation.command_line import main
 from benchmarks.validation.measure import Request
@@ -167,6 +169,40 @@ def test_what_was_timed_in_another_way_is_not_continued(tmp_path, played):
     path.write_text(json.dumps(older) + "\n" + rest)
     with pytest.raises(UserError, match="cannot resume: measured with protocol None"):
         measure.measure(request(tmp_path), Progress())
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"rounds": 4}, "measured with rounds 3, and this is 4; move the file away, or write"),
+        ({"final_rounds": 9}, "measured with final_rounds 2, and this is 9; move the file away"),
+        ({"seconds": 9.0}, "measured with seconds 4.0, and this is 9.0; move the file away"),
+    ],
+)
+def test_a_run_of_other_durations_is_not_continued(tmp_path, played, options, message):
+    measure.measure(request(tmp_path), Progress())
+    with pytest.raises(UserError, match=message):
+        measure.measure(request(tmp_path, **options), Progress())
+
+
+def test_plans_for_two_calibrations_do_not_get_into_one_file(tmp_path, played, monkeypatch):
+    measure.measure(request(tmp_path), Progress())
+    machine = measure.machine_for("native", available_cpus())
+    calibrated = replace(machine, dram_bandwidth=1.01 * machine.dram_bandwidth)
+    with monkeypatch.context() as other:
+        other.setattr(measure, "machine_for", lambda isa, cpus: calibrated)
+        with pytest.raises(UserError, match="cannot resume: measured with machine figures"):
+            measure.measure(request(tmp_path), Progress())
+    # own plans of another model are welcome
+    monkeypatch.setattr("mopt_mlir.planning.plan_cache.version", lambda: "another")
+    measure.measure(request(tmp_path), Progress())
+    # files of earlier versions do not tell
+    path = tmp_path / "x.jsonl"
+    head, rest = path.read_text().split("\n", 1)
+    older = json.loads(head)
+    del older["seconds"], older["must_agree"]["machine figures"]
+    path.write_text(json.dumps(older) + "\n" + rest)
+    measure.measure(request(tmp_path), Progress())
 
 
 def test_an_interrupted_run_is_continued(tmp_path, played):

@@ -1,6 +1,8 @@
 """Files of results: read back, continued, cut off, refused, compressed."""
 
 import json
+import resource
+from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
@@ -84,6 +86,66 @@ def test_another_host_does_not_continue_it(path):
         appending(path, other),
     ):
         pass
+
+
+def test_another_model_or_calibration_does_not_continue_it(tmp_path):
+    path = tmp_path / "x.jsonl"
+    agreed = {**HEAD["must_agree"], "model": "a", "machine figures": "b"}
+    with appending(path, {**HEAD, "must_agree": agreed}):
+        pass
+    for key, value in (("model", "a"), ("machine figures", "b")):
+        other = {**HEAD, "must_agree": {**agreed, key: "c"}}
+        with (
+            pytest.raises(UserError, match=f"measured with {key} {value}, and this is c; move"),
+            appending(path, other),
+        ):
+            pass
+
+
+def test_files_that_do_not_tell_the_model_are_continued(path):
+    agreed = {**HEAD["must_agree"], "model": "a", "machine figures": "b"}
+    with appending(path, {**HEAD, "must_agree": agreed, "seconds": 4.0}) as (found, _):
+        assert found == RECORDS
+
+
+@pytest.mark.parametrize("name", ["rounds", "final_rounds", "seconds"])
+def test_other_durations_do_not_continue_it(tmp_path, name):
+    path = tmp_path / "x.jsonl"
+    head = {**HEAD, "rounds": 7, "final_rounds": 20, "seconds": 4.0}
+    for _ in range(2):
+        with appending(path, head):
+            pass
+    with (
+        pytest.raises(UserError, match=f"measured with {name} {head[name]}, and this is 9; move"),
+        appending(path, {**head, name: 9}),
+    ):
+        pass
+
+
+@contextmanager
+def largest_file(size):
+    """What is written beyond so many bytes of a file fails, as on a full disk."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))  # Python ignores SIGXFSZ
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_line_that_there_is_no_room_for_is_an_error_and_leaves_nothing(path):
+    whole = path.read_bytes()
+    with (
+        pytest.raises(UserError, match="cannot write it: File too large") as caught,
+        appending(path, HEAD) as (_, log),
+        largest_file(len(whole) + 10),
+    ):
+        log(RECORDS[0])
+    assert caught.value.location == str(path)
+    assert path.read_bytes() == whole
+    with appending(path, HEAD) as (found, log):
+        log(RECORDS[0])
+    assert read(path)[1] == [*found, RECORDS[0]]
 
 
 @pytest.mark.parametrize(

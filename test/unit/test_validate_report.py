@@ -275,6 +275,42 @@ def test_operators_of_which_more_plans_were_timed_are_told(tmp_path):
     assert f"Of each operator {len(fewer.sample)} to {len(SAMPLED)} plans" in text
 
 
+def test_the_method_is_that_of_all_trials(tmp_path):
+    one, _ = trial_of(tmp_path, (2.0, 1.6, 0.8, 4.0, 5.0))
+    text = " ".join(text_of(one).split())
+    assert "(seed 0)" in text
+    assert "all packing timed, caches flushed before each run, one pinned core" in text
+    assert "in 3 rounds that take turns" in text
+    assert "would take over 4 s gets" in text
+    agreed = {**one.head["must_agree"], "seed": 20200229, "cold": False}
+    durations = {"rounds": 9, "final_rounds": 7, "seconds": 2.5}
+    other = replace(one, title="table1-warm", head={**one.head, "must_agree": agreed, **durations})
+    text = " ".join(text_of(one, other).split())
+    assert "(seed 0, 20200229)" in text
+    assert "flushed before each run (warm where a trial's name has `-warm`), one" in text
+    assert "in 3 to 9 rounds that take turns" in text
+    assert "meet in 5 to 7 further rounds" in text
+    assert "would take over 2.5 to 4 s gets" in text
+    assert "all packing timed, caches warm, one" in " ".join(text_of(other).split())
+
+
+def test_operators_all_of_whose_plans_are_wrong_are_told(tmp_path):
+    """That is when there has to be a report."""
+    records = [
+        Start("R0", SIZES, OWN, 100.0),
+        Choice("R0", (Subject("R0", "own", OWN).key,)),
+        *(replace(measurement("sample", plan, 1.0), error=None) for plan in SAMPLED),
+        replace(measurement("own", OWN, 1.0), error=7.0),
+    ]
+    path = tmp_path / "table1-native.jsonl"
+    with appending(path, {"kind": MEASUREMENTS, **HEAD}) as (_, log):
+        for record in records:
+            log(record)
+    assert main(["report", str(path), "--output", str(tmp_path / "docs")]) == 0
+    text = (tmp_path / "docs/validation.md").read_text()
+    assert f"{len(SAMPLED) + 1} plans, of which {len(SAMPLED) + 1} gave wrong results" in text
+
+
 def test_what_was_measured_before_is_compared_with_and_not_judged(tmp_path):
     """Everything was a tenth slower before, and the plan that is fastest now another half."""
     for name in ("now", "before"):
