@@ -37,3 +37,11 @@ def defined_by(operation: Any) -> Iterator[Any]:
     for region in operation.regions:
         for block in region:
             yield from block.arguments
+
+
+def free_symbol(module: Any, stem: str, number: int = 0) -> str:
+    """`stem` with the least number from `number` on that no symbol of `module` has."""
+    symbols = bindings_of(module).ir.SymbolTable(module)
+    while f"{stem}_{number}" in symbols:
+        number += 1
+    return f"{stem}_{number}"

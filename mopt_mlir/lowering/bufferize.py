@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from math import prod
 from typing import Any
 
@@ -18,7 +19,7 @@ from mopt_mlir.func_ops import (
 from mopt_mlir.lowering.aliases import copy_aliases, read_where_used
 from mopt_mlir.lowering.results import is_buffer, results_to_parameters
 from mopt_mlir.lowering.upstream import run_upstream
-from mopt_mlir.operations import defined_by, find, inside
+from mopt_mlir.operations import defined_by, find, free_symbol, inside
 
 _BUFFERIZE = (
     "convert-elementwise-to-linalg",
@@ -61,7 +62,9 @@ def bufferize(module: Any) -> None:
     copy_aliases(module)
     read_where_used(module)
     _keep_manual_deallocations(module)
+    known = set(_variables(module))
     run_upstream(module, *_BUFFERIZE)
+    _order_constants(module, known)
     results_to_parameters(module)
     run_upstream(module, *_FREE)
 
@@ -167,6 +170,35 @@ def _protect_parameters(module: Any) -> None:
                 if isinstance(parameter.type, ir.RankedTensorType):
                     known.setdefault(_WRITABLE, read_only)
             set_argument_attributes(function, attributes)
+
+
+def _order_constants(module: Any, known: Collection[str]) -> None:
+    """Number the constants that bufferisation made, all variables but those `known` before, as they
+    are used: MLIR makes them in the order of functions' addresses, which differs from process to
+    process. Those that nothing uses go."""
+    ir = bindings_of(module).ir
+    made = {name: op for name, op in _variables(module).items() if name not in known}
+    uses: dict[str, list[Any]] = {}
+    for use in find(module, "memref.get_global"):
+        name = use.attributes["name"].value
+        if name in made and enclosing_module(use) == module:
+            uses.setdefault(name, []).append(use)
+    number = 0
+    for name, operations in uses.items():
+        new = free_symbol(module, "constant", number)
+        number = int(new.rpartition("_")[2]) + 1
+        made[name].attributes["sym_name"] = ir.StringAttr.get(new, module.context)
+        for use in operations:
+            use.attributes["name"] = ir.FlatSymbolRefAttr.get(new, module.context)
+        made[name].move_before(functions_of(module)[0])
+    for name in made.keys() - uses.keys():
+        made[name].erase()
+
+
+def _variables(module: Any) -> dict[str, Any]:
+    """The variables and constants of a module, those inside of it left out, by name."""
+    operations = (view.operation for view in module.regions[0].blocks[0].operations)
+    return {name_of(op): op for op in operations if op.name == "memref.global"}
 
 
 def _keep_manual_deallocations(module: Any) -> None:
