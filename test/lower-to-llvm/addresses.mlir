@@ -1,4 +1,5 @@
 // RUN: mopt-opt --mopt-lower-to-llvm %s | FileCheck %s
+// RUN: mopt-opt --mopt-lower-to-llvm %s | FileCheck %s --check-prefix=PRODUCTS
 
 // What varies of the indices is added up once; elements at constant distances from each other are
 // read and written at constants from there.
@@ -13,7 +14,11 @@
 // CHECK:         %[[THIRD:.*]] = llvm.getelementptr %[[PLACE]][-1]
 // CHECK:         llvm.intr.masked.store %arg{{.*}}, %[[THIRD]]
 // CHECK:         "llvm.intr.prefetch"(%[[SECOND]])
-// CHECK-NOT:     llvm.mul
+
+// PRODUCTS-LABEL: llvm.func @rows
+// PRODUCTS:         llvm.mul
+// PRODUCTS-NOT:     llvm.mul
+// PRODUCTS-LABEL: llvm.func @part
 func.func @rows(%vector: vector<4xf32>, %out: memref<64x64xf32>) {
   %mask = vector.constant_mask [3] : vector<4xi1>
   affine.for %row = 0 to 63 {

@@ -21,7 +21,7 @@ func.func @matrix_matrix(%a: memref<16x32xf32>, %b: memref<32x24xf32>, %c: memre
 }
 
 // CHECK-LABEL: llvm.func @no_reduction
-// CHECK:         llvm.fadd {{.*}} : f32
+// CHECK:         llvm.fadd %{{[^ ,]+}}, %{{[^ ,]+}} : f32
 // CHECK-NOT:     fastmath
 func.func @no_reduction(%a: memref<16xf32>, %b: memref<16xf32>, %c: memref<16xf32>) {
   linalg.add ins(%a, %b : memref<16xf32>, memref<16xf32>) outs(%c : memref<16xf32>)

@@ -97,7 +97,32 @@ func.func @along_pixels(%input: memref<1x3x6x18xf32>, %weights: memref<16x3x3x3x
   return
 }
 
-// So is a scalar that was, as --linalg-generalize-named-ops leaves a fill.
+// Where vectors run along the pixels, a scalar for each output channel of the register tile.
+
+// CHECK-LABEL: func.func @lanes_over_pixels
+// CHECK-NOT:     linalg.broadcast
+// CHECK:         affine.for %[[K:k.*]] = 0 to 6 step 3
+// CHECK:           %[[BIAS:.+]] = affine.load %arg3[%[[K]]] : memref<6xf32>
+// CHECK-NEXT:      vector.broadcast %[[BIAS]] : f32 to vector<16xf32>
+// CHECK:           %[[BIAS:.+]] = affine.load %arg3[%[[K]] + 1] : memref<6xf32>
+// CHECK-NEXT:      vector.broadcast %[[BIAS]] : f32 to vector<16xf32>
+// CHECK:           %[[BIAS:.+]] = affine.load %arg3[%[[K]] + 2] : memref<6xf32>
+// CHECK-NEXT:      vector.broadcast %[[BIAS]] : f32 to vector<16xf32>
+// CHECK-NOT:       affine.load %arg3
+// CHECK:           vector.outerproduct
+func.func @lanes_over_pixels(%input: memref<1x3x6x34xf32>, %weights: memref<6x3x3x3xf32>,
+                             %output: memref<1x6x4x32xf32>, %bias: memref<6xf32>) {
+  linalg.broadcast ins(%bias : memref<6xf32>) outs(%output : memref<1x6x4x32xf32>)
+    dimensions = [0, 2, 3]
+  linalg.conv_2d_nchw_fchw {mopt.plan = {
+      machine = "znver5", threads = 1, packing = "none", levels = [],
+      microkernel = {lanes = "w", vector = 16, tile = {k = 3, w = 32}, reduction = ["c", "r", "s"]}}}
+    ins(%input, %weights : memref<1x3x6x34xf32>, memref<6x3x3x3xf32>)
+    outs(%output : memref<1x6x4x32xf32>)
+  return
+}
+
+// A scalar that was broadcast, as --linalg-generalize-named-ops leaves a fill, is read as well.
 
 // CHECK-LABEL: func.func @generic_fill
 // CHECK-NOT:     linalg.generic

@@ -5,7 +5,11 @@
 // MLIR can free what tiling on tensors allocates, once affine.prefetch is lowered.
 
 // CHECK-LABEL: func.func @freed
-// CHECK:         memref.prefetch
+// CHECK:         %[[RESULT:.+]] = memref.alloc() {alignment = 64 : i64} : memref<1x10x10x20xf32>
+// CHECK-NOT:     memref.alloc
+// CHECK:         memref.prefetch %[[RESULT]]
+// CHECK:         bufferization.dealloc ({{.+}}) if (%false{{.*}}, %false{{.*}}, %false{{.*}}, %{{.+}}) retain (%[[RESULT]] :
+// CHECK-NEXT:    return %[[RESULT]]
 func.func @freed(%i: tensor<1x12x12x4xf32>, %w: tensor<3x3x4x20xf32>,
                  %o: tensor<1x10x10x20xf32>) -> tensor<1x10x10x20xf32> {
   %0 = linalg.conv_2d_nhwc_hwcf

@@ -42,3 +42,24 @@ func.func @shared_panels(%input: memref<1x16x14x14xf32>, %weights: memref<128x16
     outs(%output : memref<1x128x12x12xf32>)
   return
 }
+
+// Of two dims, only one is of tiles that do not divide it: the share of a core ends with the tile, or
+// with the dim.
+
+// CHECK-LABEL: func.func @partial_tile
+// CHECK:         affine.for %h_L3 = 0 to 12 step 8
+// CHECK:           affine.parallel (%k_core, %h_core) = (0, %h_L3) to (64, min(%h_L3 + 8, 12)) step (32, 4)
+// CHECK:             affine.for %h = {{.*}}(%h_core) to {{.*}}(%h_core)
+// CHECK:               vector.outerproduct
+func.func @partial_tile(%input: memref<1x16x14x14xf32>, %weights: memref<64x16x3x3xf32>,
+                        %output: memref<1x64x12x12xf32>) {
+  linalg.conv_2d_nchw_fchw {mopt.plan = {
+      machine = "znver5", threads = 4, packing = "whole", parallel = {k = 2, h = 2},
+      microkernel = {lanes = "k", vector = 16, tile = {k = 32, w = 12}, reduction = ["c", "r", "s"]},
+      levels = [
+        {name = "L3", order = ["k", "h", "w", "c", "r", "s"],
+         tile = {k = 64, h = 8, w = 12, c = 16, r = 3, s = 3}}]}}
+    ins(%input, %weights : memref<1x16x14x14xf32>, memref<64x16x3x3xf32>)
+    outs(%output : memref<1x64x12x12xf32>)
+  return
+}

@@ -22,3 +22,13 @@ def parse():
 
     context = bindings().ir.Context()
     return lambda text: bindings().ir.Module.parse(text, context).operation
+
+
+@pytest.fixture
+def told():
+    """The diagnostics of a test."""
+    from mopt_mlir import sink
+
+    diagnostics = []
+    with sink(diagnostics.append):
+        yield diagnostics

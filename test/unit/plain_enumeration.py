@@ -1,8 +1,8 @@
 """The least cost of any plan of a tiny problem, by looking at all of them.
 
 Shares no formula with the model or the solver: tiles are cut as ranges, what they touch is counted
-address by address, and every order of the loops is tried. Only the choice of microkernels and the
-cycles of a single register tile are taken from the model, and its constants.
+address by address, and every order of the loops is tried. Only the cycles of a single register
+tile are taken from the model, and its constants.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 from mopt_mlir.machine import Machine
 from mopt_mlir.microkernel import Microkernel
 from mopt_mlir.model.cost import EXPOSED, PARALLEL_START
-from mopt_mlir.model.menu import menu
 from mopt_mlir.model.microkernel import tile_kinds
 from mopt_mlir.model.packing import ELEMENT_CYCLES, PACK_CYCLES, PACK_PASSES, PACK_ROW_CYCLES
 from mopt_mlir.model.rates import RUN_SECONDS
@@ -119,6 +118,78 @@ def undercuts(a: tuple[int, ...], b: tuple[int, ...]) -> bool:
     return a != b and all(x <= y for x, y in zip(a, b, strict=True))
 
 
+def register_tiles(problem: Problem, machine: Machine) -> list[Microkernel]:
+    """Every microkernel whose sums fit into registers beside the vectors of a step and one scalar.
+
+    Vectors hold output channels, or groups that are contiguous everywhere, for one or more pixels
+    of a row, or for whole rows; or they hold a dim that is contiguous in input and output, for one
+    or more output channels. No vector is empty, and one that is not full may be shorter, down to a
+    quarter, if it is the only one.
+    """
+    longest = machine.vector_bits // 8 // problem.output.element.size
+    order = tuple(sorted(problem.reduction_dims, key=lambda dim: -step(problem.input, dim)))
+    found = []
+    for dim in problem.dims:
+        lanes, size = dim.name, dim.extent
+        along = [contiguous(tensor, lanes) for tensor in problem.tensors]
+        if dim.role is Role.OUT_CHANNEL or (dim.role is Role.GROUP and size > 1 and all(along)):
+            rows = pixel_boxes(problem)
+        elif lanes not in problem.weights.dims and size > 1 and along[INPUT] and along[OUTPUT]:
+            channels = [d.name for d in problem.dims if d.role is Role.OUT_CHANNEL]
+            rows = boxes(channels, problem)
+        else:
+            continue
+        vectors = [(longest, number) for number in range(1, ceil(size / longest) + 1)]
+        vectors += [(n, 1) for n in (longest // 2, longest // 4) if n >= size and n > 1]
+        found += [
+            Microkernel(lanes, vector, {lanes: number * vector, **box}, order)
+            for vector, number in vectors
+            for box in rows
+            if number * prod(box.values()) + number + 1 <= machine.vector_registers
+        ]
+    return found
+
+
+def step(tensor: Tensor, dim: str) -> int:
+    """Elements of memory from one value of `dim` to the next."""
+    return sum(
+        coefficient * (stride or 0)
+        for axis, stride in zip(tensor.axes, tensor.strides, strict=True)
+        for d, coefficient in axis.terms
+        if d == dim
+    )
+
+
+def contiguous(tensor: Tensor, dim: str) -> bool:
+    """Whether vectors can be read along `dim`."""
+    return dim in tensor.axes[-1].dims and step(tensor, dim) == 1
+
+
+def boxes(dims: list[str], problem: Problem) -> list[dict[str, int]]:
+    """Every number of elements along each of `dims`."""
+    sizes = product(*(range(1, problem.extent(dim) + 1) for dim in dims))
+    return [dict(zip(dims, box, strict=True)) for box in sizes]
+
+
+def pixel_boxes(problem: Problem) -> list[dict[str, int]]:
+    """Pixels that a register tile may have: some of a row, or whole rows. Where there is but one
+    pixel, images of the batch are taken for these."""
+    for role in (Role.IMAGE, Role.BATCH):
+        dims = [dim.name for dim in problem.dims if dim.role is role and dim.extent > 1]
+        dims = sorted(dims, key=lambda dim: -step(problem.output, dim))
+        if dims:
+            break
+    if not dims:
+        return [{}]
+    *outer, row = dims
+    return [
+        box
+        for box in boxes(dims, problem)
+        if all(box[dim] == 1 for dim in outer[:-1])
+        and (all(box[dim] == 1 for dim in outer) or box[row] == problem.extent(row))
+    ]
+
+
 class Enumeration:
     """All plans of `problem`; `best` is the least cost in seconds."""
 
@@ -131,7 +202,7 @@ class Enumeration:
     def best(self) -> float:
         return min(
             One(self, kernel, ways, packs).best()
-            for kernel in menu(self.problem, self.machine)
+            for kernel in register_tiles(self.problem, self.machine)
             for ways in self.splits(kernel)
             for packs in self.packs(kernel)
         )

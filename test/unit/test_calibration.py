@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from mopt_mlir.diagnostics import Diagnostic, UserError, sink
+from mopt_mlir.diagnostics import Diagnostic, UserError
 from mopt_mlir.machine import Machine, by_name, calibration, host, resolve
 from mopt_mlir.machine.calibration import Calibration, Identity
 from mopt_mlir.machine.facts import observe
@@ -47,13 +47,6 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("MOPT_CACHE_DIR", str(tmp_path / "cache"))
     calibration.ignore.cache_clear()
     return tmp_path / "cache"
-
-
-@pytest.fixture
-def remarks() -> Iterator[list[Diagnostic]]:
-    heard: list[Diagnostic] = []
-    with sink(heard.append):
-        yield heard
 
 
 # Measuring, on a bench that never runs anything
@@ -492,14 +485,14 @@ def damaged(change: Callable[[dict[str, object]], object]) -> bytes:
     ],
 )  # fmt: skip
 def test_a_file_that_cannot_be_used_is_ignored_with_a_remark(
-    data: bytes, why: str, remarks: list[Diagnostic]
+    data: bytes, why: str, told: list[Diagnostic]
 ) -> None:
     vector_bits()
     expected = host()
     path = calibration.store(measured())
     path.write_bytes(data)
     assert host() == host() == expected
-    (remark,) = remarks
+    (remark,) = told
     assert (remark.severity, remark.location) == ("remark", str(path))
     assert "the calibration is ignored: " in remark.message
     assert why in remark.message
@@ -507,13 +500,13 @@ def test_a_file_that_cannot_be_used_is_ignored_with_a_remark(
 
 
 def test_a_directory_in_place_of_the_file_is_ignored_with_a_remark(
-    remarks: list[Diagnostic],
+    told: list[Diagnostic],
 ) -> None:
     path = calibration.path_of(THIS)
     assert path is not None
     path.mkdir(parents=True)
     assert calibration.stored(THIS) is None
-    assert "the calibration is ignored: Is a directory" in remarks[0].message
+    assert "the calibration is ignored: Is a directory" in told[0].message
 
 
 def test_writers_at_the_same_time_leave_a_whole_file() -> None:

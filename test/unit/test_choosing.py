@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -158,6 +159,14 @@ def test_candidates_take_turns_after_the_caches_are_flushed():
     assert firsts[:5] == [0, 0, 1, 2, 0]
 
 
+def test_each_time_is_that_of_the_candidate_at_its_place(monkeypatch):
+    """Whose turn it is first changes, but not where its time is found."""
+    monkeypatch.setattr(trial, "time_call", lambda run, _: run())
+    runs = [lambda seconds=seconds: seconds for seconds in (3.0, 1.0, 2.0)]
+    for times in (trial.time_in_turns(runs), _times_when_cold(runs)):
+        assert times.tolist() == [[3.0, 1.0, 2.0]] * trial.TURNS
+
+
 def test_the_process_has_all_its_cpus_again_after_what_binds_it_to_one():
     before = os.sched_getaffinity(0)
     seen = []
@@ -169,6 +178,16 @@ def test_the_process_has_all_its_cpus_again_after_what_binds_it_to_one():
     _times_when_cold([run])
     assert os.sched_getaffinity(0) == before
     assert all(cpus == before for cpus in seen)
+
+
+def assert_computes(function, module):
+    """What `conv` of `module` does, in its result or its last argument."""
+    arguments = random_arguments(function.entry)
+    expected = evaluate(module, "conv", arguments)
+    reference = expected.results[0] if expected.results else expected.arguments[-1]
+    result = function(*arguments)
+    computed = arguments[-1] if result is None else result
+    np.testing.assert_allclose(computed, reference.value, atol=1e-4)
 
 
 # A convolution by itself
@@ -187,37 +206,41 @@ def test_a_convolution_by_itself_is_the_same_problem_and_computes_the_same(sourc
     known = constant_value(again.weights, bindings)
     assert (known is None) == (constant is None)
     function = load(lower_module(alone.clone().operation, DEFAULTS), host())[ENTRY]
-    arguments = random_arguments(function.entry)
-    expected = evaluate(module, "conv", arguments)
-    result = function(*arguments)
-    reference = expected.results[0] if expected.results else expected.arguments[-1]
-    computed = arguments[-1] if result is None else result
-    np.testing.assert_allclose(computed, reference.value, atol=1e-4)
+    assert_computes(function, module)
 
 
 # Choosing
 
 
-@pytest.mark.parametrize("number", [0, 2])
-def test_the_plan_that_is_fastest_is_attached(take, number):
-    take.number = number
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_the_plan_whose_code_takes_least_time_is_attached(monkeypatch, number):
+    """Each time belongs to the plan that the code was generated for."""
     bindings, module, convolution = only(ON_MEMREFS)
-    choose_plans(module, OPTIONS, host())
     plans = candidates(normalise(convolution.problem)[0], by_name(MACHINE), 1, 3)
     assert len({str(plan.as_dict()) for plan in plans}) == 3
+    compiled = choosing._Chooser._compiled
+
+    def compiled_for_its_plan(chooser, alone):
+        """Binding its arguments gives the plan, in place of a call."""
+        (found,) = convolutions(alone, bindings)
+        plan = attached(found.operation, bindings)
+        entry = compiled(chooser, alone).entry
+        return SimpleNamespace(entry=entry, bind=lambda *_: plan)
+
+    def times(bound):
+        return sampled(*(1.0 if plan == plans[number] else 1.5 for plan in bound))
+
+    monkeypatch.setattr(choosing._Chooser, "_compiled", compiled_for_its_plan)
+    monkeypatch.setattr(choosing, "_times_when_cold", times)
+    choose_plans(module, OPTIONS, host())
     assert attached(convolution.operation, bindings) == plans[number]
 
 
 @pytest.mark.parametrize("source", SOURCES.values(), ids=SOURCES)
-def test_every_candidate_computes_the_same(take, source):
-    expected = None
+def test_every_candidate_computes_what_the_source_says(take, source):
     for take.number in (0, 1):
         function = mopt_mlir.compile(source, machine=MACHINE, candidates=2, plan_cache=False)
-        arguments = random_arguments(function["conv"].entry)
-        result = function["conv"](*arguments)
-        result = arguments[-1] if result is None else result
-        expected = result if expected is None else expected
-        np.testing.assert_allclose(result, expected, atol=1e-4)
+        assert_computes(function["conv"], load_module(source))
     assert take.asked == 2
 
 
@@ -346,20 +369,38 @@ def test_what_was_measured_depends_on_the_packages_that_make_code(monkeypatch):
     assert set(after) - set(before) == {"xtc-mlir-python-bindings 99", "llvmlite 99"}
 
 
-def test_a_longer_search_by_mopt_plan_is_no_way_to_candidates(monkeypatch):
-    """It would find another plan, and candidates would be looked for as briefly as before."""
-    search = choosing.solve_candidates
+EXAMPLE = Path(__file__).parents[2] / "examples" / "conv.mlir"
 
-    def cut_short(*arguments):
+
+@pytest.fixture
+def cut_short(monkeypatch):
+    """The time limit ends every search for candidates; these are counted."""
+    search, searches = choosing.solve_candidates, []
+
+    def solve_candidates(*arguments):
+        searches.append(arguments)
         (plan, *_), best = search(*arguments)
         loose = replace(plan, prediction=replace(plan.prediction, lower_bound=1e-9))
         return (loose,), replace(best, plan=loose, late=True, cut_short=True)
 
-    monkeypatch.setattr(choosing, "solve_candidates", cut_short)
-    module = load_module(Path(__file__).parents[2] / "examples" / "conv.mlir")
+    monkeypatch.setattr(choosing, "solve_candidates", solve_candidates)
+    return searches
+
+
+@pytest.mark.usefixtures("cut_short")
+def test_a_longer_search_by_mopt_plan_is_no_way_to_candidates():
+    """It would find another plan, and candidates would be looked for as briefly as before."""
+    module = load_module(EXAMPLE)
     options, seen = CompileOptions(machine="znver5", candidates=2, plan_cache=False), []
     with mopt_mlir.sink(seen.append):
         choose_plans(module, options, host())
     (told,) = (diagnostic.message for diagnostic in seen)
     assert "the time limit of" in told
     assert "; leave out candidates, or attach a plan" in told
+
+
+def test_what_was_found_in_too_little_time_is_not_kept(cut_short):
+    options = CompileOptions(machine="znver5", candidates=2)
+    for searches in (1, 2):
+        choose_plans(load_module(EXAMPLE), options, host())
+        assert len(cut_short) == searches

@@ -1,13 +1,13 @@
 """What caches keep beyond their tiles: everything where all fits, nothing where tiles fill them."""
 
 import random
-from collections import OrderedDict
 from dataclasses import replace
 from itertools import product
 from math import prod
 from statistics import median
 
 import pytest
+from plain_cache import LeastRecentlyUsed
 
 from mopt_mlir import conv2d, solve
 from mopt_mlir.estimate.residency import resident_volumes
@@ -141,7 +141,7 @@ def lines_entering(problem, plan, depth, capacity):
     """Lines of 64 bytes that a fully associative, least recently used cache of `capacity` bytes
     fetches of input, weights and output, if tiles down to those at `depth` are walked through in
     the order of the plan, and points of each in the order of the dims."""
-    kept, fetched = OrderedDict(), [0, 0, 0]
+    kept, fetched = LeastRecentlyUsed(capacity // 64), [0, 0, 0]
     loops = [(dim, level.tile[dim]) for level in plan.levels[:depth] for dim in level.order]
 
     def touch(point):
@@ -150,14 +150,7 @@ def lines_entering(problem, plan, depth, capacity):
                 stride * sum(c * point[d] for d, c in axis.terms)
                 for axis, stride in zip(tensor.axes, tensor.strides, strict=True)
             )
-            line = index, at // 16
-            if line in kept:
-                kept.move_to_end(line)
-                continue
-            fetched[index] += 1
-            kept[line] = True
-            if 64 * len(kept) > capacity:
-                kept.popitem(last=False)
+            fetched[index] += kept.fetches((index, at // 16))
 
     def walk(number, ranges):
         if number == len(loops):
@@ -301,16 +294,12 @@ def test_channels_that_fall_on_the_same_sets_come_again_at_each_visit(pixels, ch
     tiles = [{}, {}, {"h": 1, "w": pixels, "c": channels}]
     moved = volumes_from_l2(problem, kernel, [order] * 3, tiles, "whole")["input"]
     l1 = ZEN5.cache("L1")
-    sets = [OrderedDict() for _ in range(l1.size // (l1.line * l1.ways))]
+    sets = [LeastRecentlyUsed(l1.ways) for _ in range(l1.size // (l1.line * l1.ways))]
     fetched = 0
     for part, h, _, w in product(range(2), range(pixels), range(2), range(0, pixels, 4)):
         for c in range(part * channels, (part + 1) * channels):
             line = 4 * ((c * pixels + h) * pixels + w) // l1.line
-            ways = sets[line % len(sets)]
-            fetched += ways.pop(line, line) is not None
-            ways[line] = None
-            if len(ways) > l1.ways:
-                ways.popitem(last=False)
+            fetched += sets[line % len(sets)].fetches(line)
     assert fetched * l1.line == pytest.approx(passes * compulsory(problem.input, problem))
     assert moved == pytest.approx(fetched * l1.line, rel=0.02)
 
@@ -344,17 +333,13 @@ def test_rows_that_share_sets_come_again_in_each_pass(level, channels, block, ro
     moved = volumes[FILLED_FROM[level]]
     pages = -(-4 * rows * channels // page)
     places = random.Random(0).sample(range(pages), k=pages)
-    sets = [OrderedDict() for _ in range(cache.size // (cache.line * cache.ways))]
+    sets = [LeastRecentlyUsed(cache.ways) for _ in range(cache.size // (cache.line * cache.ways))]
     fetched = 0
     for first, _, c in product(range(0, channels, block), range(10), range(rows)):
         for k in range(first, min(first + block, channels), cache.line // 4):
             number, offset = divmod(4 * (c * channels + k), page)
             line = (places[number] * page + offset) // cache.line
-            ways = sets[line % len(sets)]
-            fetched += ways.pop(line, line) is not None
-            ways[line] = None
-            if len(ways) > cache.ways:
-                ways.popitem(last=False)
+            fetched += sets[line % len(sets)].fetches(line)
     assert fetched * cache.line == pytest.approx(passes * 4 * rows * channels)
     assert moved["weights"] == pytest.approx(fetched * cache.line, rel=0.02)
     assert moved["input"] == pytest.approx(compulsory(problem.input, problem))

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from plain_convolution import close, convolve
 
 import mopt_mlir
 from mopt_mlir import UserError
@@ -434,6 +435,58 @@ def test_what_is_not_tiled_can_be_refused():
         mopt_mlir.compile(CONV, machine="generic-avx2", require_tiled=True)
 
 
+def test_sums_of_squares_are_no_convolution():
+    """A body of the same operations, of other operands: it becomes plain loops."""
+    source = """func.func @conv(%a: memref<40xf32>, %f: memref<3xf32>, %x: memref<38xf32>) {
+      linalg.generic {indexing_maps = [affine_map<(w, s) -> (w + s)>, affine_map<(w, s) -> (s)>,
+                                       affine_map<(w, s) -> (w)>],
+                      iterator_types = ["parallel", "reduction"]}
+          ins(%a, %f : memref<40xf32>, memref<3xf32>) outs(%x : memref<38xf32>) {
+      ^bb0(%p: f32, %q: f32, %o: f32):
+        %m = arith.mulf %p, %p : f32
+        %n = arith.addf %o, %m : f32
+        linalg.yield %n : f32
+      }
+      return
+    }"""
+    diagnostics = []
+    with mopt_mlir.sink(diagnostics.append):
+        function = mopt_mlir.compile(source)["conv"]
+    assert "does not add input times weights to the output" in diagnostics[0].message
+    generator = np.random.default_rng(0)
+    image, filters, output = (generator.standard_normal(size, F32) for size in (40, 3, 38))
+    squares = image.astype(np.float64) ** 2
+    expected = output + squares[:-2] + squares[1:-1] + squares[2:]
+    function(image, filters, output)
+    close(output, expected)
+
+
+def test_results_are_the_same_in_each_call():
+    """On two cores, whoever is done first."""
+    generator = np.random.default_rng(0)
+    shapes = (1, 64, 18, 18), (48, 64, 3, 3), (1, 48, 16, 16)
+    image, weights, _ = (generator.standard_normal(shape, F32) for shape in shapes)
+    types = [f"memref<{'x'.join(map(str, shape))}xf32>" for shape in shapes]
+    conv = mopt_mlir.compile(
+        f"""func.func @conv(%image: {types[0]}, %weights: {types[1]}, %output: {types[2]}) {{
+          %zero = arith.constant 0.0 : f32
+          linalg.fill ins(%zero : f32) outs(%output : {types[2]})
+          linalg.conv_2d_nchw_fchw ins(%image, %weights : {types[0]}, {types[1]})
+            outs(%output : {types[2]})
+          return
+        }}""",
+        machine="generic-avx2",
+        threads=2,
+        require_tiled=True,
+    )["conv"]
+    outputs = [np.empty(shapes[2], F32) for _ in range(3)]
+    for output in outputs:
+        conv(image, weights, output)
+    close(outputs[0], convolve(image, weights))
+    np.testing.assert_array_equal(outputs[1], outputs[0])
+    np.testing.assert_array_equal(outputs[2], outputs[0])
+
+
 def test_functions_outlive_the_executable(arrays):
     bound = mopt_mlir.compile(ADD, passes="")["add"].bind(*arrays)
     gc.collect()
@@ -469,12 +522,15 @@ def test_calls_make_no_classes(add, arrays):
         gc.enable()
 
 
-def test_calls_leave_the_count_of_none_alone(add, arrays):
+def test_calls_leave_counts_of_references_alone(add, arrays):
+    """Of None, as far as Python counts those, and of what a call has to do with."""
     bound = add.bind(*arrays)
-    before = sys.getrefcount(None)
+    watched = (bound, bound.func, bound.func.__self__, *arrays)
+    before, of_none = [sys.getrefcount(one) for one in watched], sys.getrefcount(None)
     for _ in range(10_000):
         bound()
-    assert abs(sys.getrefcount(None) - before) < 5_000  # other threads may have some
+    assert [sys.getrefcount(one) for one in watched] == before
+    assert abs(sys.getrefcount(None) - of_none) < 5_000  # other threads may have some
 
 
 WAIT = """

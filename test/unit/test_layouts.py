@@ -1,70 +1,14 @@
-"""What surrounds the plain case: one and three image dims, generics, subviews, biases, tensors."""
+"""What surrounds the plain case: no channels, generics, subviews, gaps, axes that run backwards."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
+from plain_convolution import Array, close, convolve, random_arrays
 
 import mopt_mlir
-from benchmarks.workloads import aligned
-
-Array = NDArray[Any]
-
-
-def random_arrays(*shapes: tuple[int, ...], dtype: Any = np.float32) -> list[Array]:
-    generator = np.random.default_rng(0)
-    return [generator.standard_normal(shape).astype(dtype) for shape in shapes]
-
-
-def close(result: Array, reference: Array) -> None:
-    np.testing.assert_allclose(result, reference, rtol=2e-4, atol=2e-4)
-
-
-def nchw_reference(image: Array, filters: Array) -> Array:
-    """Stride 1, by sliding windows, in float64."""
-    windows = np.lib.stride_tricks.sliding_window_view(
-        image.astype(np.float64), filters.shape[2:], axis=(2, 3)
-    )
-    return np.einsum("nchwrs,kcrs->nkhw", windows, filters.astype(np.float64))
-
-
-def test_one_image_dim() -> None:
-    image, filters, output = random_arrays((2, 5, 40), (18, 5, 3), (2, 18, 19))
-    types = "memref<2x5x40xf32>", "memref<18x5x3xf32>", "memref<2x18x19xf32>"
-    exe = mopt_mlir.compile(
-        f"""func.func @conv(%a: {types[0]}, %f: {types[1]}, %x: {types[2]}) {{
-  linalg.conv_1d_ncw_fcw {{strides = dense<2> : tensor<1xi64>}}
-    ins(%a, %f : {types[0]}, {types[1]}) outs(%x : {types[2]})
-  return
-}}""",
-        require_tiled=True,
-    )
-    old = output.astype(np.float64)
-    exe["conv"](image, filters, output)
-    windows = np.lib.stride_tricks.sliding_window_view(image.astype(np.float64), 3, axis=2)
-    close(output, old + np.einsum("ncws,kcs->nkw", windows[:, :, ::2], filters))
-
-
-def test_three_image_dims() -> None:
-    image, filters, output = random_arrays((1, 6, 7, 8, 3), (2, 3, 3, 3, 20), (1, 5, 5, 6, 20))
-    types = [f"memref<{'x'.join(map(str, a.shape))}xf32>" for a in (image, filters, output)]
-    exe = mopt_mlir.compile(
-        f"""func.func @conv(%a: {types[0]}, %f: {types[1]}, %x: {types[2]}) {{
-  linalg.conv_3d_ndhwc_dhwcf ins(%a, %f : {types[0]}, {types[1]}) outs(%x : {types[2]})
-  return
-}}""",
-        require_tiled=True,
-    )
-    old = output.astype(np.float64)
-    exe["conv"](image, filters, output)
-    windows = np.lib.stride_tricks.sliding_window_view(
-        image.astype(np.float64), (2, 3, 3), axis=(1, 2, 3)
-    )
-    close(output, old + np.einsum("ndhwcqrs,qrsck->ndhwk", windows, filters))
 
 
 @pytest.mark.parametrize("columns", [16, 33])
@@ -80,7 +24,7 @@ def test_no_channels(columns: int) -> None:
     )
     old = output.astype(np.float64)
     exe["conv"](image, filters, output)
-    close(output, old + nchw_reference(image[None, None], filters[None, None])[0, 0])
+    close(output, old + convolve(image, filters, "hw_hw"))
 
 
 def test_strided_generic_without_channels() -> None:
@@ -105,7 +49,7 @@ func.func @conv(%a: memref<11x15xf32>, %f: memref<3x3xf32>, %x: memref<5x7xf32>)
     )
     old = output.astype(np.float64)
     exe["conv"](image, filters, output)
-    close(output, old + nchw_reference(image[None, None], filters[None, None])[0, 0, ::2, ::2])
+    close(output, old + convolve(image, filters, "hw_hw", (2, 2)))
 
 
 def test_a_filter_of_one_column_that_was_folded() -> None:
@@ -159,7 +103,7 @@ def test_subviews_with_offsets() -> None:
     )
     expected = output.astype(np.float64)
     crop = image[:, 1:7:2, 2:12, 3:18]
-    expected[:, 0:10:2, 4:12, 1:14] = nchw_reference(crop, filters)
+    expected[:, 0:10:2, 4:12, 1:14] = convolve(crop, filters)
     exe["conv"](image, filters, output, 4)
     close(output, expected)
 
@@ -182,7 +126,7 @@ def test_single_taps_on_rows_with_gaps() -> None:
         require_tiled=True,
     )
     expected = output.astype(np.float64)
-    expected[..., :8] += nchw_reference(image[..., :8], filters)
+    expected[..., :8] += convolve(image[..., :8], filters)
     exe["conv"](image, filters, output)
     close(output, expected)
 
@@ -221,7 +165,7 @@ def test_weights_of_one_channel_of_several() -> None:
 }}""",
         require_tiled=True,
     )
-    expected = output + nchw_reference(image, filters[:, 2:3])
+    expected = output + convolve(image, filters[:, 2:3])
     exe["conv"](image, filters, output)
     close(output, expected)
 
@@ -261,8 +205,7 @@ def test_weights_that_are_packed_for_the_taps_of_a_single_channel() -> None:
 }""",
         require_tiled=True,
     )
-    windows = np.lib.stride_tricks.sliding_window_view(image.astype(np.float64), 6)
-    expected = output + windows @ filters
+    expected = output + convolve(image, filters, "w_w")
     exe["conv"](image, filters, output)
     close(output, expected)
 
@@ -284,7 +227,7 @@ def check_nhwc(
 }}""",
         require_tiled=True,
     )
-    expected = output + nhwc_reference(image, filters)
+    expected = output + convolve(image, filters, "nhwc_hwcf")
     exe[name](image, filters, output)
     close(output, expected)
 
@@ -335,79 +278,6 @@ def test_axes_that_run_backwards(axes: tuple[int, ...], taps: int, whole: bool) 
     check_nhwc(image, filters, output, types)
 
 
-def test_a_fill_that_is_written_over_in_a_region() -> None:
-    image, filters, output = random_arrays((1, 3, 6, 18), (16, 3, 3, 3), (1, 16, 4, 16))
-    exe = mopt_mlir.compile(
-        """func.func @conv(%a: memref<1x3x6x18xf32>, %f: memref<16x3x3x3xf32>,
-                %x: memref<1x16x4x16xf32>) {
-  %zero = arith.constant 0.0 : f32
-  %much = arith.constant 500.0 : f32
-  %i = arith.constant 2 : index
-  linalg.fill ins(%zero : f32) outs(%x : memref<1x16x4x16xf32>)
-  memref.alloca_scope {
-    %first = arith.constant 0 : index
-    memref.store %much, %x[%first, %i, %i, %i] : memref<1x16x4x16xf32>
-  }
-  linalg.conv_2d_nchw_fchw ins(%a, %f : memref<1x3x6x18xf32>, memref<16x3x3x3xf32>)
-    outs(%x : memref<1x16x4x16xf32>)
-  return
-}""",
-        require_tiled=True,
-    )
-    expected = nchw_reference(image, filters)
-    expected[0, 2, 2, 2] += 500
-    exe["conv"](image, filters, output)
-    close(output, expected)
-
-
-def test_a_bias_that_a_convolution_computes() -> None:
-    row, taps, image, filters = random_arrays((18,), (3,), (1, 4, 9, 9), (16, 4, 3, 3))
-    exe = mopt_mlir.compile(
-        """func.func @conv(%row: tensor<18xf32>, %taps: tensor<3xf32>, %a: tensor<1x4x9x9xf32>,
-                %f: tensor<16x4x3x3xf32>) -> tensor<1x16x7x7xf32> {
-  %zero = arith.constant dense<0.0> : tensor<16xf32>
-  %bias = linalg.conv_1d ins(%row, %taps : tensor<18xf32>, tensor<3xf32>)
-    outs(%zero : tensor<16xf32>) -> tensor<16xf32>
-  %empty = tensor.empty() : tensor<1x16x7x7xf32>
-  %init = linalg.broadcast ins(%bias : tensor<16xf32>) outs(%empty : tensor<1x16x7x7xf32>)
-    dimensions = [0, 2, 3]
-  %x = linalg.conv_2d_nchw_fchw ins(%a, %f : tensor<1x4x9x9xf32>, tensor<16x4x3x3xf32>)
-    outs(%init : tensor<1x16x7x7xf32>) -> tensor<1x16x7x7xf32>
-  return %x : tensor<1x16x7x7xf32>
-}""",
-        require_tiled=True,
-    )
-    bias = np.correlate(row.astype(np.float64), taps.astype(np.float64), "valid")
-    close(
-        exe["conv"](row, taps, image, filters), nchw_reference(image, filters) + bias[:, None, None]
-    )
-
-
-@pytest.mark.parametrize("layout", ["nchw", "nhwc"])
-def test_bias_on_tensors(layout: str) -> None:
-    image, filters, bias = random_arrays((1, 4, 9, 9), (21, 4, 3, 3), (21,))
-    reference = nchw_reference(image, filters) + bias.astype(np.float64)[:, None, None]
-    if layout == "nchw":
-        types = "tensor<1x4x9x9xf32>", "tensor<21x4x3x3xf32>", "tensor<1x21x7x7xf32>"
-        name, dimensions = "conv_2d_nchw_fchw", "[0, 2, 3]"
-    else:
-        types = "tensor<1x9x9x4xf32>", "tensor<3x3x4x21xf32>", "tensor<1x7x7x21xf32>"
-        name, dimensions = "conv_2d_nhwc_hwcf", "[0, 1, 2]"
-        image, filters = image.transpose(0, 2, 3, 1).copy(), filters.transpose(2, 3, 1, 0).copy()
-        reference = reference.transpose(0, 2, 3, 1)
-    exe = mopt_mlir.compile(
-        f"""func.func @conv(%a: {types[0]}, %f: {types[1]}, %bias: tensor<21xf32>) -> {types[2]} {{
-  %empty = tensor.empty() : {types[2]}
-  %init = linalg.broadcast ins(%bias : tensor<21xf32>) outs(%empty : {types[2]})
-    dimensions = {dimensions}
-  %x = linalg.{name} ins(%a, %f : {types[0]}, {types[1]}) outs(%init : {types[2]}) -> {types[2]}
-  return %x : {types[2]}
-}}""",
-        require_tiled=True,
-    )
-    close(exe["conv"](image, filters, bias), reference)
-
-
 def test_two_equal_convolutions_share_one_nest() -> None:
     image, f, g = random_arrays((1, 8, 10, 10), (8, 8, 3, 3), (8, 8, 3, 3))
     big, small = "tensor<1x8x10x10xf32>", "tensor<1x8x8x8xf32>"
@@ -426,143 +296,5 @@ def test_two_equal_convolutions_share_one_nest() -> None:
         require_tiled=True,
     )
     x, y = exe["conv"](image, f, g)
-    close(x, nchw_reference(image, f))
-    close(y, nchw_reference(image, g))
-
-
-NHWC = "memref<1x9x9x4xf32>", "memref<3x3x4x21xf32>", "memref<1x7x7x21xf32>"
-
-
-def nhwc_reference(image: Array, filters: Array) -> Array:
-    """Stride 1, by sliding windows, in float64; filters as in `conv_2d_nhwc_hwcf`."""
-    nchw = nchw_reference(image.transpose(0, 3, 1, 2), filters.transpose(3, 2, 0, 1))
-    return nchw.transpose(0, 2, 3, 1)
-
-
-def initialised(writer: str) -> str:
-    """A convolution whose output `writer` wrote before, in a function with a scalar."""
-    return f"""#nothing = affine_map<(n, h, w, k) -> ()>
-#whole = affine_map<(n, h, w, k) -> (n, h, w, k)>
-#channel = affine_map<(n, h, w, k) -> (k)>
-func.func @conv(%a: {NHWC[0]}, %f: {NHWC[1]}, %x: {NHWC[2]}, %v: f32, %row: memref<21xf32>) {{
-  {writer}
-  linalg.conv_2d_nhwc_hwcf ins(%a, %f : {NHWC[0]}, {NHWC[1]}) outs(%x : {NHWC[2]})
-  return
-}}"""
-
-
-def test_a_fill_that_was_made_generic() -> None:
-    image, filters, output, row = random_arrays((1, 9, 9, 4), (3, 3, 4, 21), (1, 7, 7, 21), (21,))
-    text = initialised(f"""linalg.generic {{indexing_maps = [#nothing, #whole],
-      iterator_types = ["parallel", "parallel", "parallel", "parallel"]}}
-      ins(%v : f32) outs(%x : {NHWC[2]}) {{
-  ^bb0(%p: f32, %q: f32):
-    linalg.yield %p : f32
-  }}""")
-    mopt_mlir.compile(text, require_tiled=True)["conv"](image, filters, output, 2.5, row)
-    close(output, 2.5 + nhwc_reference(image, filters))
-
-
-@pytest.mark.parametrize("at", [0, 6])
-def test_a_bias_that_is_a_part_of_the_output(at: int) -> None:
-    """What the convolution writes there is not to be read again."""
-    image, filters, output, row = random_arrays((1, 9, 9, 4), (3, 3, 4, 21), (1, 7, 7, 21), (21,))
-    bias = f"memref<21xf32, strided<[1], offset: {at * 8 * 21}>>"
-    text = initialised(f"""%b = memref.subview %x[0, {at}, {at}, 0] [1, 1, 1, 21] [1, 1, 1, 1]
-    : {NHWC[2]} to {bias}
-  linalg.broadcast ins(%b : {bias}) outs(%x : {NHWC[2]}) dimensions = [0, 1, 2]""")
-    expected = output[0, at, at].astype(np.float64) + nhwc_reference(image, filters)
-    mopt_mlir.compile(text, require_tiled=True)["conv"](image, filters, output, 0, row)
-    close(output, expected)
-
-
-def test_an_operation_that_keeps_both_of_its_outputs() -> None:
-    """It has as many operands as a broadcast of a bias, but no input."""
-    image, filters, output, row = random_arrays((1, 9, 9, 4), (3, 3, 4, 21), (1, 7, 7, 21), (21,))
-    text = initialised(f"""linalg.generic {{indexing_maps = [#channel, #whole],
-      iterator_types = ["parallel", "parallel", "parallel", "parallel"]}}
-      outs(%row, %x : memref<21xf32>, {NHWC[2]}) {{
-  ^bb0(%p: f32, %q: f32):
-    linalg.yield %p, %q : f32, f32
-  }}""")
-    expected = output.astype(np.float64) + nhwc_reference(image, filters)
-    mopt_mlir.compile(text, require_tiled=True)["conv"](image, filters, output, 0, row)
-    close(output, expected)
-
-
-@pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("shift", [0, 1])
-def test_nontemporal_stores(shift: int, threads: int) -> None:
-    """The output starts at a cache line, and one element behind one: both nests are right."""
-    image, filters = random_arrays((1, 3, 8, 34), (4, 3, 3, 3))
-    types = "memref<1x3x8x34xf32>", "memref<4x3x3x3xf32>", "memref<1x4x6x32xf32>"
-    exe = mopt_mlir.compile(
-        f"""func.func @conv(%a: {types[0]}, %f: {types[1]}, %x: {types[2]}) {{
-  %zero = arith.constant 0.0 : f32
-  linalg.fill ins(%zero : f32) outs(%x : {types[2]})
-  linalg.conv_2d_nchw_fchw {{mopt.plan = {{
-      machine = "none", threads = {threads}, parallel = {{h = {threads}}}, packing = "none",
-      nontemporal = true, levels = [],
-      microkernel = {{lanes = "w", vector = 8, tile = {{k = 3, w = 16}},
-                     reduction = ["c", "r", "s"]}}}}}}
-    ins(%a, %f : {types[0]}, {types[1]}) outs(%x : {types[2]})
-  return
-}}""",
-        threads=threads,
-        require_tiled=True,
-    )
-    buffer = aligned((4 * 6 * 32 + 16,), np.float32)
-    output = buffer[shift : shift + 4 * 6 * 32].reshape(1, 4, 6, 32)
-    exe["conv"](image, filters, output)
-    close(output, nchw_reference(image, filters))
-
-
-def test_sums_of_squares_are_no_convolution() -> None:
-    """A body of the same operations, of other operands: it becomes plain loops."""
-    image, filters, output = random_arrays((40,), (3,), (38,))
-    diagnostics: list[mopt_mlir.Diagnostic] = []
-    with mopt_mlir.sink(diagnostics.append):
-        exe = mopt_mlir.compile(
-            """func.func @conv(%a: memref<40xf32>, %f: memref<3xf32>, %x: memref<38xf32>) {
-  linalg.generic {indexing_maps = [affine_map<(w, s) -> (w + s)>, affine_map<(w, s) -> (s)>,
-                                   affine_map<(w, s) -> (w)>],
-                  iterator_types = ["parallel", "reduction"]}
-      ins(%a, %f : memref<40xf32>, memref<3xf32>) outs(%x : memref<38xf32>) {
-  ^bb0(%p: f32, %q: f32, %o: f32):
-    %m = arith.mulf %p, %p : f32
-    %n = arith.addf %o, %m : f32
-    linalg.yield %n : f32
-  }
-  return
-}"""
-        )
-    assert "does not add input times weights to the output" in diagnostics[0].message
-    squares = np.lib.stride_tricks.sliding_window_view(image.astype(np.float64) ** 2, 3)
-    expected = output.astype(np.float64) + squares.sum(axis=1)
-    exe["conv"](image, filters, output)
-    close(output, expected)
-
-
-@pytest.mark.parametrize("threads", [1, 2])
-def test_nontemporal_stores_of_a_tensor(threads: int) -> None:
-    """The fence behind them keeps nobody from deallocating buffers."""
-    image, filters = random_arrays((1, 3, 8, 34), (4, 3, 3, 3))
-    types = "tensor<1x3x8x34xf32>", "tensor<4x3x3x3xf32>", "tensor<1x4x6x32xf32>"
-    exe = mopt_mlir.compile(
-        f"""func.func @conv(%a: {types[0]}, %f: {types[1]}) -> {types[2]} {{
-  %zero = arith.constant 0.0 : f32
-  %empty = tensor.empty() : {types[2]}
-  %filled = linalg.fill ins(%zero : f32) outs(%empty : {types[2]}) -> {types[2]}
-  %x = linalg.conv_2d_nchw_fchw {{mopt.plan = {{
-      machine = "none", threads = {threads}, parallel = {{h = {threads}}}, packing = "whole",
-      nontemporal = true, levels = [],
-      microkernel = {{lanes = "w", vector = 8, tile = {{k = 3, w = 16}},
-                     reduction = ["c", "r", "s"]}}}}}}
-    ins(%a, %f : {types[0]}, {types[1]}) outs(%filled : {types[2]}) -> {types[2]}
-  %y = arith.addf %x, %x : {types[2]}
-  return %y : {types[2]}
-}}""",
-        threads=threads,
-        require_tiled=True,
-    )
-    close(exe["conv"](image, filters), 2 * nchw_reference(image, filters))
+    close(x, convolve(image, f))
+    close(y, convolve(image, g))

@@ -1,13 +1,6 @@
 """What mopt-lower-to-llvm and the native code after it compute, on IR that is written by hand."""
 
-import gc
 import math
-import mmap
-import shutil
-import subprocess
-import sys
-from importlib.metadata import PackageNotFoundError
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,17 +8,9 @@ import pytest
 from mopt_mlir import UserError, add_passes, compile
 from mopt_mlir.bindings import bindings
 from mopt_mlir.diagnostics import Failure, sink
-from mopt_mlir.lowering import target
 from mopt_mlir.lowering.native import compile_text
-from mopt_mlir.lowering.openmp import find_openmp
 from mopt_mlir.lowering.scratch import RELEASE
-from mopt_mlir.lowering.target import (
-    check_runs_here,
-    known_cpus,
-    of_cpu,
-    vector_features,
-    vector_unit,
-)
+from mopt_mlir.lowering.target import of_cpu
 from mopt_mlir.lowering.upstream import run_upstream
 from mopt_mlir.pipeline.loading import load_module, run_passes
 
@@ -208,22 +193,6 @@ def test_interchanged_loops_compute_the_same(order):
     expected = c + a @ b + (at[0] + 10 * at[1] + 100 * at[2]).sum(axis=2)
     function(a, b, c)
     np.testing.assert_array_equal(c, expected)
-
-
-def test_compiling_again_and_again_keeps_nothing():
-    text = "define void @f() { ret void }"
-    pages = Path("/proc/self/statm")
-    if not pages.exists():
-        pytest.skip("needs /proc")
-
-    def kilobytes(times: int) -> int:
-        for _ in range(times):
-            compile_text(text, of_cpu("haswell"), ["f"])
-        gc.collect()
-        return int(pages.read_text().split()[1]) * mmap.PAGESIZE // 1024
-
-    before = kilobytes(50)
-    assert kilobytes(200) - before < 200 * 10
 
 
 def test_buffers_with_gaps_are_copied():
@@ -489,20 +458,6 @@ def test_integers_of_more_bits_than_a_register():
     np.testing.assert_array_equal(a, [6, 0, 0, 0])
 
 
-def test_code_is_for_the_cpu_that_was_asked_for():
-    fma = """
-      declare <16 x float> @llvm.fma.v16f32(<16 x float>, <16 x float>, <16 x float>)
-      define <16 x float> @f(<16 x float> %a, <16 x float> %b) {
-        %c = call <16 x float> @llvm.fma.v16f32(<16 x float> %a, <16 x float> %b, <16 x float> %a)
-        ret <16 x float> %c
-      }"""
-    for cpu, register in ("skylake-avx512", "zmm"), ("znver5", "zmm"), ("haswell", "ymm"):
-        assembly = compile_text(fma, of_cpu(cpu), ["f"]).assembly()
-        fmas = [line for line in assembly.splitlines() if "vfmadd" in line]
-        assert len(fmas) == (1 if register == "zmm" else 2)
-        assert all(register in line for line in fmas)
-
-
 def test_what_is_not_exported_is_internal():
     text = "define void @unused() { ret void }\ndefine void @f() { ret void }"
     assert "@unused" not in compile_text(text, of_cpu("host"), ["f"]).ir()
@@ -553,83 +508,6 @@ def test_a_linkage_that_a_function_has_is_kept():
     )
     run_passes(module, "mopt-lower-to-llvm")
     assert "llvm.func linkonce_odr @g()" in str(module)
-
-
-def test_an_unknown_cpu_is_refused_with_similar_names():
-    with pytest.raises(UserError, match="LLVM knows no CPU 'znver55'; did you mean znver5"):
-        of_cpu("znver55")
-    assert {"znver5", "skylake-avx512", "haswell"} <= set(known_cpus())
-
-
-def test_code_that_cannot_run_here_is_refused(monkeypatch):
-    monkeypatch.setattr(target, "host", lambda: of_cpu("haswell"))
-    check_runs_here(of_cpu("broadwell"))
-    message = "code for 'skylake-avx512' does not run here: this CPU lacks avx512bw"
-    with pytest.raises(UserError, match=message):
-        check_runs_here(of_cpu("skylake-avx512"))
-    with pytest.raises(UserError, match=message):
-        compile("module {}", cpu="skylake-avx512")
-
-
-@pytest.mark.parametrize(
-    ("cpu", "bits", "some"),
-    [
-        ("haswell", 256, {"avx2", "fma"}),
-        ("core-avx2", 256, {"avx2", "fma"}),
-        ("icelake-server", 512, {"avx2", "fma", "avx512f", "avx512vl", "avx512vnni"}),
-        ("znver5", 512, {"avx512f", "avx512bf16"}),
-    ],
-)
-def test_what_a_cpu_has_is_what_llvm_knows_of_it(cpu, bits, some):
-    assert vector_unit(of_cpu(cpu)).bits == bits
-    features = vector_features(of_cpu(cpu))
-    assert some <= features
-    assert ("avx512f" in features) == (bits == 512)
-    assert "avx512fp16" not in features
-
-
-@pytest.mark.parametrize("cpu", ["x86-64", "sandybridge", "bdver2", "pentium"])
-def test_a_cpu_without_fma_is_refused(cpu):
-    with pytest.raises(UserError, match=f"CPU '{cpu}' has no AVX2 and FMA, .* haswell or x86-64"):
-        of_cpu(cpu)
-
-
-def _nothing_installed(name):
-    raise PackageNotFoundError(name)
-
-
-def test_a_missing_openmp_runtime_says_what_to_install(monkeypatch, tmp_path):
-    monkeypatch.setattr("sys.prefix", str(tmp_path))
-    monkeypatch.setattr("sys.base_prefix", str(tmp_path))
-    monkeypatch.setattr("importlib.metadata.files", _nothing_installed)
-    with pytest.raises(UserError, match=r'pip install "mopt-mlir\[openmp\]"'):
-        find_openmp()
-
-
-def test_the_openmp_runtime_is_where_pip_put_it(monkeypatch, tmp_path):
-    """Not in the environment's lib/, as with `pip install --user`."""
-    monkeypatch.setattr("sys.prefix", str(tmp_path))
-    monkeypatch.setattr("sys.base_prefix", str(tmp_path))
-    assert find_openmp().name == "libiomp5.so"
-
-
-LOADED_FOR_ITSELF = """
-import ctypes, sys
-from mopt_mlir.lowering import openmp
-from mopt_mlir.lowering.openmp import find_openmp, is_in_process, load_openmp
-
-ctypes.CDLL(sys.argv[1], mode=ctypes.RTLD_LOCAL)
-assert not is_in_process("__kmpc_fork_call")
-openmp.find_openmp = lambda: sys.exit("a second runtime was looked for")
-load_openmp()
-assert is_in_process("__kmpc_fork_call")
-"""
-
-
-def test_a_runtime_that_an_extension_loaded_for_itself_is_used(tmp_path):
-    """Under the name of another library's own copy, as wheels have them."""
-    copy = shutil.copy(find_openmp(), tmp_path / "libomp-0f1e2d.so")
-    subprocess.run([sys.executable, "-c", LOADED_FOR_ITSELF, copy], check=True)
 
 
 def test_functions_of_the_c_library():

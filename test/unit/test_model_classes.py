@@ -6,23 +6,11 @@ import random
 from itertools import permutations
 
 import pytest
+from problems import matmul
 
 from mopt_mlir.model.classes import permutation_classes, reuse_of
 from mopt_mlir.model.volume import Tiling, cut, live_order, volume, whole
-from mopt_mlir.problem import Dim, ElementType, LinearForm, Problem, Role, conv2d, dense
-
-
-def matmul(n: int, k: int, c: int) -> Problem:
-    sizes = {"n": n, "k": k, "c": c}
-    roles = (Role.BATCH, Role.OUT_CHANNEL, Role.CHANNEL)
-    row, column, inner = (LinearForm.of(**{dim: 1}) for dim in sizes)
-    f32 = ElementType.F32
-    return Problem(
-        tuple(Dim(dim, size, role) for (dim, size), role in zip(sizes.items(), roles, strict=True)),
-        dense("a", f32, (row, inner), sizes),
-        dense("b", f32, (inner, column), sizes),
-        dense("c", f32, (row, column), sizes),
-    )
+from mopt_mlir.problem import Problem, conv2d
 
 
 @pytest.mark.parametrize("layout", ["nchw", "nhwc"])

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from problems import grouped
+from plain_enumeration import register_tiles
+from problems import batch_matmul, conv1d, conv3d, depthwise, grouped, matmul
 
 from mopt_mlir.machine import Machine, by_name
 from mopt_mlir.microkernel import Microkernel
@@ -214,6 +215,41 @@ def test_accumulators_fit_in_registers(machine: Machine, element: ElementType) -
         for dim, size in kernel.tile.items():
             rows *= 1 if dim == kernel.lanes else size
         assert rows * vectors + vectors + 1 <= machine.vector_registers
+
+
+@pytest.mark.parametrize("registers", [8, 16, 32])
+@pytest.mark.parametrize(
+    "problem",
+    [
+        conv2d(k=20, h=3, w=5, c=2, r=3, s=2),
+        conv2d(k=70, h=6, w=4, c=2, r=1, s=1, layout="nhwc", weights="hwcf"),
+        conv2d(k=3, h=1, w=40, c=2, r=1, s=3, n=2, element="f64"),
+        conv2d(k=4, h=9, w=1, c=5, r=2, s=1, stride=2, layout="nhwc", weights="fhwc"),
+        conv2d(k=8, h=1, w=1, c=5, r=2, s=2, n=6),
+        conv2d(k=1, h=4, w=3, c=1, r=2, s=2),
+        matmul(6, 9, 5),
+        batch_matmul(3, 4, 6, 3),
+        conv1d(5, 9, 3, 3, stride=2),
+        conv3d(17, 2, 3, 4, 2, 2, 1, 2),
+        depthwise(40, 2, 5, 2, 1, last=True),
+        depthwise(3, 2, 6, 2, 3, last=False),
+        grouped(2, 4, 1, 6, 2, 1, 3),
+    ],
+    ids=[
+        *("plain", "channels last", "f64", "column", "batch", "one channel", "matmul"),
+        *("batch matmul", "1-d", "3-d", "depthwise last", "depthwise first", "grouped"),
+    ],
+)  # fmt: skip
+def test_the_menu_has_every_register_tile(problem: Problem, registers: int) -> None:
+    def parts(kernel: Microkernel) -> tuple[object, ...]:
+        sizes = frozenset((dim, size) for dim, size in kernel.tile.items() if size > 1)
+        return kernel.lanes, kernel.vector, sizes, kernel.reduction
+
+    for machine in (ZEN5, HASWELL):
+        machine = replace(machine, vector_registers=registers)
+        kernels = [parts(kernel) for kernel in menu(problem, machine)]
+        assert len({*kernels}) == len(kernels)
+        assert {*kernels} == {parts(kernel) for kernel in register_tiles(problem, machine)}
 
 
 def test_lanes_run_over_channels_or_contiguous_pixels() -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections import OrderedDict
 from dataclasses import replace
 from itertools import product
 from statistics import median
 from typing import Any
 
 import pytest
+from plain_cache import LeastRecentlyUsed
 
 from mopt_mlir.model.classes import permutation_classes, reuse_of
 from mopt_mlir.model.footprint import axis_of, footprint, memory_axes, occupied
@@ -187,7 +187,7 @@ def lru_misses(
     problem: Problem, tile: dict[str, int], order: tuple[str, ...], capacity: int
 ) -> int:
     """Misses of a fully associative LRU cache of `capacity` elements over the tiled loops."""
-    cache: OrderedDict[tuple[int, ...], None] = OrderedDict()
+    cache = LeastRecentlyUsed(capacity)
     misses = 0
     tiles = [range(0, problem.extent(dim), tile[dim]) for dim in order]
     for corner in product(*tiles):
@@ -196,14 +196,7 @@ def lru_misses(
         for values in product(*inside):
             point = dict(zip(problem.names, values, strict=True))
             for number, tensor in enumerate(problem.tensors):
-                where = (number, *index(tensor, point))
-                if where in cache:
-                    cache.move_to_end(where)
-                    continue
-                misses += 1
-                cache[where] = None
-                if len(cache) > capacity:
-                    cache.popitem(last=False)
+                misses += cache.fetches((number, *index(tensor, point)))
     return misses
 
 

@@ -72,6 +72,70 @@ def test_the_suffix_says_what_is_written(run, suffix, contents):
     assert contents in Path(f"add{suffix}").read_bytes()
 
 
+NETWORK = """
+func.func @network(%x: tensor<1x8x10x10xf32>, %f: tensor<16x8x3x3xf32>, %g: tensor<32x16x3x3xf32>,
+                   %row: tensor<1x50xf32>) -> (tensor<1x32x6x6xf32>, tensor<1x40xf32>) {
+  %zero = arith.constant 0.0 : f32
+  %bias = arith.constant dense_resource<bias> : tensor<32xf32>
+  %0 = tensor.empty() : tensor<1x16x8x8xf32>
+  %1 = linalg.fill ins(%zero : f32) outs(%0 : tensor<1x16x8x8xf32>) -> tensor<1x16x8x8xf32>
+  %2 = linalg.conv_2d_nchw_fchw ins(%x, %f : tensor<1x8x10x10xf32>, tensor<16x8x3x3xf32>)
+      outs(%1 : tensor<1x16x8x8xf32>) -> tensor<1x16x8x8xf32>
+  %3 = math.expm1 %2 : tensor<1x16x8x8xf32>
+  %4 = math.log1p %3 : tensor<1x16x8x8xf32>
+  %5 = tensor.empty() : tensor<1x32x6x6xf32>
+  %6 = linalg.broadcast ins(%bias : tensor<32xf32>) outs(%5 : tensor<1x32x6x6xf32>)
+      dimensions = [0, 2, 3]
+  %7 = linalg.conv_2d_nchw_fchw ins(%4, %g : tensor<1x16x8x8xf32>, tensor<32x16x3x3xf32>)
+      outs(%6 : tensor<1x32x6x6xf32>) -> tensor<1x32x6x6xf32>
+  %w = arith.constant dense_resource<w> : tensor<50x40xf32>
+  %start = arith.constant dense<0.5> : tensor<1x40xf32>
+  %8 = linalg.matmul ins(%row, %w : tensor<1x50xf32>, tensor<50x40xf32>)
+      outs(%start : tensor<1x40xf32>) -> tensor<1x40xf32>
+  return %7, %8 : tensor<1x32x6x6xf32>, tensor<1x40xf32>
+}
+{-# dialect_resources: { builtin: { bias: "0x04000000BIAS", w: "0x04000000DATA" } } #-}
+"""
+
+
+def written_by_processes(text, directory, suffix):
+    """The bytes of two files that processes with other hash seeds, and other addresses, write."""
+    (directory / "source.mlir").write_text(text)
+    program = "import sys; from mopt_mlir.tools.mopt_compile import main; sys.exit(main())"
+    options = ["--cpu=haswell", "--threads=2", "--no-plan-cache"]
+    written = []
+    for seed in ("1", "2"):
+        output = directory / f"{seed}{suffix}"
+        command = [sys.executable, "-c", program, "source.mlir", "-o", str(output), *options]
+        environment = {**os.environ, "PYTHONHASHSEED": seed}
+        subprocess.run(command, cwd=directory, env=environment, check=True)
+        written.append(output.read_bytes())
+    return written
+
+
+@pytest.mark.parametrize("suffix", [".ll", ".o"])
+def test_the_code_does_not_depend_on_the_process(tmp_path, suffix):
+    """Byte for byte, with plans that each finds for itself."""
+    bias, w = np.arange(32, dtype=np.float32), np.arange(2000, dtype=np.float32)
+    text = NETWORK.replace("BIAS", bias.tobytes().hex()).replace("DATA", w.tobytes().hex())
+    first, second = written_by_processes(text, tmp_path, suffix)
+    assert b"mopt_scratch" in first or suffix == ".o"
+    assert first == second
+
+
+def test_the_order_of_constants_does_not_depend_on_the_process(tmp_path):
+    functions = (
+        f"""func.func @f{number}(%a: tensor<{number}xf32>) -> tensor<{number}xf32> {{
+          %w = arith.constant dense<{[float(n) for n in range(number)]}> : tensor<{number}xf32>
+          %0 = arith.addf %a, %w : tensor<{number}xf32>
+          return %0 : tensor<{number}xf32>
+        }}"""
+        for number in range(2, 12)
+    )
+    first, second = written_by_processes("\n".join(functions), tmp_path, ".ll")
+    assert first == second
+
+
 @needs_cc
 def test_a_c_program_calls_a_convolution(run):
     command = ["-o", "libconv.so", "--header", "conv.h", "--require-tiled"]

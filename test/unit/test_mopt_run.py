@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,10 +14,14 @@ from numpy.lib.array_utils import byte_bounds
 
 from mopt_mlir import UserError, compile, reference
 from mopt_mlir.compiler.arguments import random_arguments
+from mopt_mlir.compiler.lowered import lower_module
+from mopt_mlir.compiler.options import CompileOptions
+from mopt_mlir.lowering.native import compile_module
+from mopt_mlir.lowering.target import of_cpu
 from mopt_mlir.machine import host
 from mopt_mlir.machine.facts import observe
 from mopt_mlir.machine.flushing import flush_caches
-from mopt_mlir.measuring import running
+from mopt_mlir.measuring import kernels, peak, running
 from mopt_mlir.measuring.peak import measure_peak
 from mopt_mlir.measuring.running import time_runs
 from mopt_mlir.tools.mopt_run import main
@@ -403,11 +408,60 @@ def test_a_closed_pipe():
     assert "Traceback" not in errors
 
 
-def test_the_peak_is_that_of_the_instructions_asked_for():
+def test_the_peak_is_measured_with_the_instructions_asked_for():
     assert measure_peak("f32", cpu="haswell") > 1
     assert measure_peak("f64", threads=2) > 1
     with pytest.raises(UserError, match="LLVM knows no CPU 'pdp11'"):
         measure_peak(cpu="pdp11")
+
+
+def fmas_of(name, cpu, bits):
+    """The multiply-adds in the loop of a kernel in assembly, of which no other vectors are."""
+    options = CompileOptions(cpu=cpu, passes="canonicalize")
+    lowered = lower_module(kernels.module(bits).operation, options)
+    symbols = [entry.symbol for entry in lowered.entries]
+    assembly = compile_module(lowered.module, of_cpu(cpu), symbols).assembly()
+    body = assembly.partition(f"\n{name}:\n")[2].partition("\n.Lfunc_end")[0]
+    blocks = re.split(r"^\.LBB.*:.*$", body, flags=re.MULTILINE)
+    (loop,) = (block for block in blocks if "vfmadd" in block)
+    return [line for line in loop.splitlines() if "vfmadd" in line]
+
+
+@pytest.mark.parametrize(
+    ("cpu", "register", "bits"), [("haswell", "%ymm", 256), ("skylake-avx512", "%zmm", 512)]
+)
+@pytest.mark.parametrize(("element", "element_bits"), [("f32", 32), ("f64", 64)])
+def test_the_peak_counts_the_operations_of_the_kernel(
+    monkeypatch, cpu, register, bits, element, element_bits
+):
+    """Two for each lane of each multiply-add, here of rounds that take a nanosecond."""
+    fmas = fmas_of(f"fma_{element}", cpu, bits)
+    assert len(fmas) >= 10  # two in each of five cycles
+    assert all(len(re.findall(register, fma)) == 3 for fma in fmas)
+
+    class Team:
+        def __init__(self, places):
+            assert len(places) == 3
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            pass
+
+        def seconds(self, kernel, rounds, arguments):
+            assert kernel == f"fma_{element} of {bits} bits for {cpu}"
+            assert [len(values) for (values,) in arguments] == [bits // element_bits] * 3
+            return rounds * 1e-9
+
+    names = ("fma_f32", "fma_f64")
+    monkeypatch.setattr(peak, "Team", Team)
+    monkeypatch.setattr(peak, "check_runs_here", lambda _: None)
+    monkeypatch.setattr(
+        peak, "compiled", lambda b, c: {name: f"{name} of {b} bits for {c}" for name in names}
+    )
+    gigaflops = measure_peak(element, threads=3, cpu=cpu)
+    assert gigaflops == pytest.approx(2 * bits / element_bits * len(fmas) * 3)
 
 
 def test_runs_are_counted_and_caches_flushed_before_each():
@@ -450,15 +504,33 @@ def test_the_peak_needs_fma():
         measure_peak(cpu="x86-64")
 
 
-def test_random_data_does_not_depend_on_the_process(run):
-    from mopt_mlir import compile
-    from mopt_mlir.compiler.arguments import random_arguments
+DIGEST = """
+import hashlib, sys
+from mopt_mlir import compile
+from mopt_mlir.compiler.arguments import random_arguments
 
+entry = compile(sys.argv[1], machine="haswell")["matmul"].entry
+for seed in (1, 1, 2):
+    data = b"".join(array.tobytes() for array in random_arguments(entry, seed=seed))
+    print(hashlib.sha256(data).hexdigest())
+"""
+
+
+def test_random_data_does_not_depend_on_the_process():
+    digests = []
+    for seed in ("1", "2"):
+        environment = {**os.environ, "PYTHONHASHSEED": seed}
+        command = [sys.executable, "-c", DIGEST, MATMUL]
+        printed = subprocess.check_output(command, env=environment, text=True)
+        digests.append(printed.split())
+    first, again, other = digests[0]
+    assert first == again != other
+    assert digests[0] == digests[1]
+
+
+def test_random_data_begins_at_a_cache_line():
     entry = compile(MATMUL, machine="haswell")["matmul"].entry
-    first, second = random_arguments(entry, seed=1), random_arguments(entry, seed=1)
-    for left, right in zip(first, second, strict=True):
-        np.testing.assert_array_equal(left, right)
-        assert left.ctypes.data % 64 == 0
+    assert [array.ctypes.data % 64 for array in random_arguments(entry, seed=1)] == [0, 0]
 
 
 def test_which_function_is_asked_before_any_is_compiled(monkeypatch):

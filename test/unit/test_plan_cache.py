@@ -7,14 +7,15 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
+from problems import conv3d
 
 from mopt_mlir.cache_directory import cache_directory
-from mopt_mlir.diagnostics import Diagnostic, sink
+from mopt_mlir.diagnostics import Diagnostic
 from mopt_mlir.machine import Machine, by_name
 from mopt_mlir.plan import Plan
 from mopt_mlir.planning import plan_cache as module
@@ -36,14 +37,6 @@ def plan() -> Plan:
 @pytest.fixture
 def cache(tmp_path: Path) -> PlanCache:
     return PlanCache(tmp_path / "plans")
-
-
-@pytest.fixture
-def told() -> Iterator[list[Diagnostic]]:
-    """The diagnostics of a test."""
-    diagnostics: list[Diagnostic] = []
-    with sink(diagnostics.append):
-        yield diagnostics
 
 
 def entry(cache: PlanCache, key: str = KEY) -> Path:
@@ -399,6 +392,15 @@ def test_processes_that_write_at_once_and_are_killed_never_show_a_broken_entry(
 
 
 # Room
+
+
+def test_the_cache_stays_as_small_as_is_promised(cache: PlanCache) -> None:
+    """16,384 plans below 64 MB, also if all of them are as large as plans can be."""
+    sizes = {"k": 4096, "d": 128, "h": 1024, "w": 1024, "c": 4096, "q": 3, "r": 7, "s": 7}
+    largest = solve(conv3d(**sizes), by_name("i9-10980xe"), 18, gap=0.5)
+    cache.put(KEY, largest)
+    assert 256 * module.SHELF_ENTRIES == 16_384  # one shelf for each byte that a key begins with
+    assert entry(cache).stat().st_size * 16_384 < 64_000_000
 
 
 def test_the_oldest_plans_make_room(

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from mopt_mlir import UserError, solver
-from mopt_mlir.diagnostics import Diagnostic, sink
+from mopt_mlir.diagnostics import Diagnostic
 from mopt_mlir.plan import Plan
 from mopt_mlir.planning.operators import TABLE1, read_list
 from mopt_mlir.planning.plan_many import Planned, plan_many
@@ -54,14 +54,6 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty plan cache, which is the user's."""
     monkeypatch.setenv("MOPT_CACHE_DIR", str(tmp_path / "cache"))
     return tmp_path / "cache" / "plans"
-
-
-@pytest.fixture
-def told() -> Iterator[list[Diagnostic]]:
-    """The diagnostics of a test."""
-    diagnostics: list[Diagnostic] = []
-    with sink(diagnostics.append):
-        yield diagnostics
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -13,10 +12,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from plain_convolution import close, convolve
 
 import mopt_mlir
 from mopt_mlir import solver
-from mopt_mlir.diagnostics import Diagnostic, UserError, sink
+from mopt_mlir.diagnostics import Diagnostic, UserError
 from mopt_mlir.machine import by_name
 from mopt_mlir.pipeline.steps import add_passes
 from mopt_mlir.plan import Plan
@@ -57,14 +57,6 @@ def solved(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
     monkeypatch.setattr(solver, "solve", counted)
     return problems
-
-
-@pytest.fixture
-def told() -> Iterator[list[Diagnostic]]:
-    """The diagnostics of a test."""
-    diagnostics: list[Diagnostic] = []
-    with sink(diagnostics.append):
-        yield diagnostics
 
 
 def entries(directory: Path) -> list[Path]:
@@ -149,6 +141,7 @@ def test_a_kept_plan_computes_the_same(directory: Path, solved: list[Any]) -> No
         results.append(output)
     assert len(solved) == 1
     np.testing.assert_array_equal(*results)
+    close(results[0], convolve(image, weights))
 
 
 # Time limits

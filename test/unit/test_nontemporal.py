@@ -1,0 +1,89 @@
+"""Stores past the caches: they need whole vectors at addresses that are known at run time only."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from plain_convolution import close, convolve, random_arrays
+
+import mopt_mlir
+from benchmarks.workloads import aligned
+
+
+def plan(threads: int = 1, packing: str = "none") -> str:
+    return f"""mopt.plan = {{machine = "none", threads = {threads}, parallel = {{h = {threads}}},
+      packing = "{packing}", nontemporal = true, levels = [],
+      microkernel = {{lanes = "w", vector = 8, tile = {{k = 3, w = 16}},
+                     reduction = ["c", "r", "s"]}}}}"""
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("shift", [0, 1])
+@pytest.mark.parametrize("layout", ["", ", strided<[768, 192, 32, 1], offset: 1>"])
+def test_nontemporal_stores(layout: str, shift: int, threads: int) -> None:
+    """The output starts at a cache line, and one element behind one: both nests are right."""
+    image, filters = random_arrays((1, 3, 8, 34), (4, 3, 3, 3))
+    types = "memref<1x3x8x34xf32>", "memref<4x3x3x3xf32>", f"memref<1x4x6x32xf32{layout}>"
+    exe = mopt_mlir.compile(
+        f"""func.func @conv(%a: {types[0]}, %f: {types[1]}, %x: {types[2]}) {{
+  %zero = arith.constant 0.0 : f32
+  linalg.fill ins(%zero : f32) outs(%x : {types[2]})
+  linalg.conv_2d_nchw_fchw {{{plan(threads)}}}
+    ins(%a, %f : {types[0]}, {types[1]}) outs(%x : {types[2]})
+  return
+}}""",
+        threads=threads,
+        require_tiled=True,
+    )
+    buffer = aligned((4 * 6 * 32 + 16,), np.float32)
+    output = buffer[shift : shift + 4 * 6 * 32].reshape(1, 4, 6, 32)
+    exe["conv"](image, filters, output)
+    close(output, convolve(image, filters))
+
+
+@pytest.mark.parametrize("at", [0, 1, 16])
+@pytest.mark.parametrize("open_offset", [False, True])
+def test_nontemporal_stores_to_a_part_of_a_buffer(open_offset: bool, at: int) -> None:
+    """What has to be aligned is the part, and not the buffer, which always is."""
+    image, filters = random_arrays((1, 3, 8, 34), (4, 3, 3, 3))
+    types = "memref<1x3x8x34xf32>", "memref<4x3x3x3xf32>", "memref<1024xf32>"
+    offset, operand = ("?", "%at") if open_offset else (at, at)
+    part = f"memref<1x4x6x32xf32, strided<[768, 192, 32, 1], offset: {offset}>>"
+    exe = mopt_mlir.compile(
+        f"""func.func @conv(%a: {types[0]}, %f: {types[1]}, %buffer: {types[2]}, %at: index) {{
+  %x = memref.reinterpret_cast %buffer to offset: [{operand}], sizes: [1, 4, 6, 32],
+    strides: [768, 192, 32, 1] : {types[2]} to {part}
+  %zero = arith.constant 0.0 : f32
+  linalg.fill ins(%zero : f32) outs(%x : {part})
+  linalg.conv_2d_nchw_fchw {{{plan()}}} ins(%a, %f : {types[0]}, {types[1]}) outs(%x : {part})
+  return
+}}""",
+        require_tiled=True,
+    )
+    buffer = aligned((1024,), np.float32)
+    buffer[...] = 5
+    expected = buffer.astype(np.float64)
+    expected[at : at + 768] = convolve(image, filters).ravel()
+    exe["conv"](image, filters, buffer, at)
+    close(buffer, expected)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_nontemporal_stores_of_a_tensor(threads: int) -> None:
+    """The fence behind them keeps nobody from deallocating buffers."""
+    image, filters = random_arrays((1, 3, 8, 34), (4, 3, 3, 3))
+    types = "tensor<1x3x8x34xf32>", "tensor<4x3x3x3xf32>", "tensor<1x4x6x32xf32>"
+    exe = mopt_mlir.compile(
+        f"""func.func @conv(%a: {types[0]}, %f: {types[1]}) -> {types[2]} {{
+  %zero = arith.constant 0.0 : f32
+  %empty = tensor.empty() : {types[2]}
+  %filled = linalg.fill ins(%zero : f32) outs(%empty : {types[2]}) -> {types[2]}
+  %x = linalg.conv_2d_nchw_fchw {{{plan(threads, "whole")}}}
+    ins(%a, %f : {types[0]}, {types[1]}) outs(%filled : {types[2]}) -> {types[2]}
+  %y = arith.addf %x, %x : {types[2]}
+  return %y : {types[2]}
+}}""",
+        threads=threads,
+        require_tiled=True,
+    )
+    close(exe["conv"](image, filters), 2 * convolve(image, filters))
