@@ -170,7 +170,7 @@ def _store(builder: Builder, rounds: Any, values: Any, buffer: Any, how: dict[st
         builder.loop("i", Index(), [size], UNROLL * lanes) as i,
     ):
         for at in range(UNROLL):
-            ((position, _),) = builder.apply("at", i + at * lanes).terms
+            position = builder.applied("at", i + at * lanes)
             builder.bindings.vector.StoreOp(value, buffer, [position], **how)
 
 
