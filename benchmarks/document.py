@@ -49,12 +49,13 @@ _HOW = """\
 
 Every peer runs in a process of its own, on the same cores, on the same numbers, and takes turns
 with the others in {rounds} rounds, in rotating order; whoever does not run is stopped. A call is
-timed alone. Cold means that before each call all cores together read four times the last cache (512
-MiB where it has more than 128), so that private caches are flushed as well, and then a part of it a
-few times over, so that it keeps new lines; the first run of a round is dropped. Warm means that
-calls follow each other; the first {warm_up} of a round are dropped, unless they take so long that
-there is only time for fewer runs in all than the others make. One core is pinned. Heap memory
-is never given back to the system between calls, and OpenMP threads wait spinning, for all alike.
+timed alone. Cold means that before each call all cores that share a last cache together read four
+times as much (512 MiB where it has more than 128, 16 for each core if that is more), so that
+private caches are flushed as well, and then a part of it a few times over, so that it keeps new
+lines; the first run of a round is dropped. Warm means that calls follow each other; the first
+{warm_up} of a round are dropped, unless they take so long that there is only time for fewer runs in
+all than the others make. One core is pinned. Heap memory is never given back to the system between
+calls, and OpenMP threads wait spinning, for all alike.
 After the first and after the last run the result is compared with a reference in float64: an error
 that rounding cannot explain is marked as wrong and does not count.
 """

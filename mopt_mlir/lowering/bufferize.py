@@ -183,22 +183,27 @@ def _order_constants(module: Any, known: Collection[str]) -> None:
         name = use.attributes["name"].value
         if name in made and enclosing_module(use) == module:
             uses.setdefault(name, []).append(use)
-    number = 0
-    for name, operations in uses.items():
-        new = free_symbol(module, "constant", number)
-        number = int(new.rpartition("_")[2]) + 1
-        made[name].attributes["sym_name"] = ir.StringAttr.get(new, module.context)
-        for use in operations:
-            use.attributes["name"] = ir.FlatSymbolRefAttr.get(new, module.context)
-        made[name].move_before(functions_of(module)[0])
     for name in made.keys() - uses.keys():
         made[name].erase()
+    used = [made[name] for name in uses]
+    others = [op for op in _operations(module) if op not in used]
+    number = 0
+    for constant, operations in zip(used, uses.values(), strict=True):
+        name = free_symbol(module, "constant", number)
+        number = int(name.rpartition("_")[2]) + 1
+        constant.attributes["sym_name"] = ir.StringAttr.get(name, module.context)
+        for use in operations:
+            use.attributes["name"] = ir.FlatSymbolRefAttr.get(name, module.context)
+        constant.move_before(others[0])
 
 
 def _variables(module: Any) -> dict[str, Any]:
     """The variables and constants of a module, those inside of it left out, by name."""
-    operations = (view.operation for view in module.regions[0].blocks[0].operations)
-    return {name_of(op): op for op in operations if op.name == "memref.global"}
+    return {name_of(op): op for op in _operations(module) if op.name == "memref.global"}
+
+
+def _operations(module: Any) -> list[Any]:
+    return [view.operation for view in module.regions[0].blocks[0].operations]
 
 
 def _keep_manual_deallocations(module: Any) -> None:
