@@ -47,8 +47,8 @@ class CacheFlush:
     ballast it may not keep what the timed run reads again, and that depends on what ran long before
     (measured on Zen 5: plans that count on L3 take up to 1.6 times as long).
 
-    `pin` binds the thread that calls it to a CPU, by default so that it raises OSError, as this
-    constructor does then, for one that cannot be used.
+    `pin` binds the calling thread to a CPU. The default one raises OSError for a CPU that cannot be
+    used, and so does this constructor then.
     """
 
     def __init__(

@@ -116,6 +116,15 @@ class Plan:
         unit = self.microkernel.extent(dim)
         return tile if ways == 1 else min(tile, -(-tile // (ways * unit)) * unit)
 
+    def outer_tile(self, problem: Problem, position: int) -> Mapping[str, int]:
+        """What the tiles of level number `position` are cut from: the problem, a core's share of
+        the outermost tile, or a tile of the level outside."""
+        if position == 0:
+            return problem.extents
+        if position == 1:
+            return {dim: self.core_tile(dim, problem.extent(dim)) for dim in problem.names}
+        return self.levels[position - 1].tile
+
     def check(self, problem: Problem) -> None:
         """Raise DataError, naming the field, where this plan does not fit `problem`."""
         self.microkernel.check(problem)

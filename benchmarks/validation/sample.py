@@ -102,7 +102,7 @@ def _plan(
     )
     plan = Plan(machine.name, 1, kernel, levels, packing=packing, prefetch=machine.prefetch_into)
     plan.check(problem)
-    if not can_stream(problem, machine, kernel):
+    if not can_stream(problem, machine, kernel, plan.cores):
         return plan
     # as the solver decides: where it moves less, which is where the output is written once
     streaming = replace(plan, nontemporal=True)

@@ -110,8 +110,9 @@ def _buffer_type(builder: Builder, tensor: Any) -> Any:
 
 
 def _to_buffer(builder: Builder, tensor: Any) -> Any:
-    """`tensor` in memory, to be read by what follows. To bufferisation it is read here, so that cse
-    must not take two of these for one: the buffer may be written to between them."""
+    """`tensor` in memory, to be read by what follows. To bufferisation it is read here, so that no
+    pass should take two of these for one, as the buffer may be written to between them: cse does
+    not, unless they are copies of one."""
     ir = builder.ir
     return ir.Operation.create(
         "bufferization.to_buffer",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 
 from mopt_mlir.machine.machine import Machine
@@ -33,7 +33,7 @@ def other_tiles(problem: Problem, plan: Plan, level: Level) -> Iterator[Move]:
     position = plan.levels.index(level)
     for dim in problem.names:
         unit, size = plan.microkernel.extent(dim), level.tile[dim]
-        most = _outer(problem, plan, position)[dim]
+        most = plan.outer_tile(problem, position)[dim]
         half = -(-(size // 2) // unit) * unit
         for other in (half, min(2 * size, most)):
             if other not in (0, size) and (other == most or other % unit == 0):
@@ -103,7 +103,7 @@ def kernel_text(kernel: Microkernel) -> str:
 def fitted(problem: Problem, plan: Plan) -> Plan:
     """`plan` with its tiles inside one another and rounded down to whole register tiles."""
     for position, level in enumerate(plan.levels):
-        outer = _outer(problem, plan, position)
+        outer = plan.outer_tile(problem, position)
         tile = {}
         for dim in problem.names:
             unit, size = plan.microkernel.extent(dim), level.tile[dim]
@@ -111,16 +111,6 @@ def fitted(problem: Problem, plan: Plan) -> Plan:
             tile[dim] = outer[dim] if size >= outer[dim] else min(whole, outer[dim])
         plan = _with_level(plan, replace(level, tile=tile))
     return plan
-
-
-def _outer(problem: Problem, plan: Plan, position: int) -> Mapping[str, int]:
-    """What the tiles of level number `position` are cut from."""
-    if position == 0:
-        return problem.extents
-    outer = plan.levels[position - 1].tile
-    if position > 1:
-        return outer
-    return {d: min(plan.core_tile(d, problem.extent(d)), outer[d]) for d in problem.names}
 
 
 def _with_level(plan: Plan, level: Level) -> Plan:

@@ -22,7 +22,7 @@ _ACCESS_NOTHING = VIEWS | {
     "memref.get_global",
     "tensor.empty",
 }
-"""Operations that access no memory at all."""
+"""Operations that access no elements of floats (the shape that `memref.reshape` reads has none)."""
 
 _WITH_ONE_INPUT = ("linalg.broadcast", "linalg.transpose")
 """Operations of linalg that do not say how many operands are only read, as they have one."""

@@ -81,7 +81,7 @@ def bottleneck(seconds: Mapping[str, float]) -> str:
     return slowest
 
 
-def can_stream(problem: Problem, machine: Machine, kernel: Microkernel, cores: int = 1) -> bool:
+def can_stream(problem: Problem, machine: Machine, kernel: Microkernel, cores: int) -> bool:
     """Whether non-temporal stores of the output by `cores` cores serve a purpose and can be made by
     `kernel`.
 
@@ -208,13 +208,11 @@ def prediction_of(
 
 def class_names(problem: Problem, plan: Plan) -> dict[str, str]:
     """The class of the loop order of each level of `plan`."""
-    names, outer = {}, problem.extents
-    for level in plan.levels:
+    names = {}
+    for position, level in enumerate(plan.levels):
+        outer = plan.outer_tile(problem, position)
         live = {dim for dim in problem.names if level.tile[dim] < outer[dim]}
         names[level.name] = class_name(problem, level.order, live)
-        outer = level.tile
-        if level is plan.levels[0]:
-            outer = {d: min(plan.core_tile(d, problem.extent(d)), outer[d]) for d in outer}
     return names
 
 
@@ -291,7 +289,7 @@ def _walk(problem: Problem, plan: Plan) -> _Walk:
     for dim in problem.names:
         extent, unit = problem.extent(dim), plan.microkernel.extent(dim)
         l3, l2, l1 = (level.tile[dim] for level in plan.levels)
-        share[dim] = min(plan.core_tile(dim, extent), l3)
+        share[dim] = plan.core_tile(dim, extent)
         tiles = cut({extent: 1}, l3)
         mine: Counter[int] = Counter()
         for size, number in tiles.items():

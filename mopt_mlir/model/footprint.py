@@ -44,8 +44,8 @@ class Axis:
         return points * own + min(self.dilation, points) * (taps - own)
 
     def apart(self, dim: str) -> int:
-        """How many points of a dim lie between two that have elements in common; 1 if neighbours
-        have, or none."""
+        """How far apart points of a dim are, at least, that have elements in common: 1 if
+        neighbours have, or none."""
         if self.filter is None or dim not in (self.image, self.filter):
             return 1
         return self.dilation if dim == self.image else self.stride

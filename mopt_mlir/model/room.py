@@ -74,7 +74,7 @@ def _pixel_bytes(problem: Problem, machine: Machine, level: str) -> int:
     """
     channels = [dim for dim in problem.by_role(Role.CHANNEL) if problem.extent(dim) > 1]
     channels_last = any(problem.input.pitch(dim) == 1 for dim in channels)
-    part = machine.pixel_room or 0.0 if channels_last else 0.0
+    part = (machine.pixel_room or 0.0) if channels_last else 0.0
     cache = machine.cache(level)
     return int(part * min(row_pitch(problem, problem.input), cache.size // cache.ways))
 

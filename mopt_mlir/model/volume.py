@@ -9,7 +9,7 @@ from functools import cached_property
 from math import prod
 
 from mopt_mlir.model.classes import Reuse
-from mopt_mlir.model.footprint import Axis, memory_axes
+from mopt_mlir.model.footprint import memory_axes
 from mopt_mlir.problem import Problem, Tensor
 
 Pieces = Mapping[int, int]
@@ -61,25 +61,22 @@ def volume(
     Along a dim that is present in the tensor the tiles partition it, so that their sizes add up to
     the points covered whatever the tile; absent loops repeat the traffic unless the tensor is
     reused over them; a halo is paid once per tile, or once per outer tile where consecutive tiles
-    overlap, which tiles smaller than `Axis.apart` do not. Along the contiguous axis each tile
-    brings in all lines that it touches.
+    overlap. Along the contiguous axis each tile brings in all lines that it touches.
     """
-
-    def pieces(axis: Axis, dim: str) -> Pieces:
-        overlap = reuse.overlap == dim and level.tile[dim] >= axis.apart(dim)
-        return (outer if overlap else level).pieces[dim]
-
     total = prod(
         (outer if dim in reuse.inside else level).tiles[dim]
         for dim in problem.names
         if dim not in tensor.dims
     )
     for part in memory_axes(problem, tensor, line_bytes):
-        axis = part.axis
-        filters = {1: 1} if axis.filter is None else pieces(axis, axis.filter)
+        image, filter_ = part.axis.image, part.axis.filter
+        images = (outer if reuse.overlap == image else level).pieces[image]
+        filters: Pieces = {1: 1}
+        if filter_ is not None:
+            filters = (outer if reuse.overlap == filter_ else level).pieces[filter_]
         total *= sum(
             n * m * part.occupied(points, taps)
-            for points, n in pieces(axis, axis.image).items()
+            for points, n in images.items()
             for taps, m in filters.items()
         )
     return total

@@ -310,7 +310,7 @@ class Traffic(Variables):
 
         `slope + offset * runs / points <= moved`, divided by `moved` as in `_log_extent`. Loops
         along which tiles overlap count as if they were whole: by the numbers of the next outer
-        level, unless it is known that they are too small for it.
+        level.
         """
         axis = part.axis
         assert axis.filter is not None
@@ -336,8 +336,6 @@ class Traffic(Variables):
             most = self.until[axis.filter][piece]
             cut = self.variable(f"cut:{level}:{number}:{piece}", 0.0, 1.0)
             self.add(cut >= self.sum(y for _, y in row[:end]) - self.sum(over_filter))
-            if small := self._too_small_to_overlap(part, axis.filter, row[:end]):
-                self.add(cut >= self.sum(y for _, y in small))
             if outer >= 0:
                 outer_row = self.filter_row(LEVELS[outer], axis)
                 self.add(cut >= self.sum(y for _, y in outer_row[:end]))
@@ -352,12 +350,6 @@ class Traffic(Variables):
                 self.add(slope * own + offset * halo <= 1 + excess * (1 - cut))
             self.add(moved >= low + (log(rate(of_pieces(part, most))) - low) * cut)
         return moved
-
-    def _too_small_to_overlap(
-        self, part: MemoryAxis, dim: str, row: Sequence[tuple[int, Any]]
-    ) -> list[tuple[int, Any]]:
-        """The sizes of a table of which all that they stand for is below `Axis.apart`."""
-        return [(size, y) for size, y in row if self.until[dim][size] < part.axis.apart(dim)]
 
     def _tabulated(
         self, level: str, part: MemoryAxis, most: int, moved: Expression, over_image: list[Any]
@@ -380,6 +372,4 @@ class Traffic(Variables):
 
         span = max(per_point.values())
         self.add(moved >= of_level(level) - span * self.sum(over_image))
-        if small := self._too_small_to_overlap(part, dim, self.pick[level, dim]):
-            self.add(moved >= self.sum(y * per_point[size] for size, y in small))
         self.add(moved >= (of_level(LEVELS[outer]) if outer >= 0 else per_point[part.points]))

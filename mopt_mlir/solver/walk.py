@@ -18,7 +18,7 @@ from mopt_mlir.solver.space import Choice
 from mopt_mlir.solver.touched import touched
 
 Pieces = tuple[tuple[Ints, Ints], ...]
-"""Sizes of tiles, and how many there are of each, per tiling: first of whole ones."""
+"""Sizes of tiles, and how many there are of each, per tiling."""
 
 
 @dataclass(frozen=True)
@@ -107,8 +107,7 @@ class Walker:
 @dataclass(frozen=True)
 class Occupied:
     """What the tiles of a level occupy along an axis of a tensor, of which orders with the same
-    overlap agree; where tiles overlap, as small ones may not (`Axis.apart`), those of the next
-    outer level count."""
+    overlap agree; where tiles overlap, those of the next outer level count."""
 
     inner: Tiles
     outer: Tiles
@@ -121,11 +120,7 @@ class Occupied:
             over_image, over_filter = (
                 self.outer if overlap == dim else self.inner for dim in (image, taps)
             )
-            found = _occupied(part, over_image, over_filter)
-            if key[1] is not None and (apart := part.axis.apart(key[1])) > 1:
-                sizes, _ = self.inner.pieces[key[1]][0]
-                found = np.where(sizes < apart, self.along(part, None), found)
-            self.known[key] = found
+            self.known[key] = _occupied(part, over_image, over_filter)
         return self.known[key]
 
 

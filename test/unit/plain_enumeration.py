@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, reduce
 from itertools import count, permutations, product
-from math import ceil, gcd, inf, prod
+from math import ceil, inf, prod
 from typing import Any
 
 import numpy as np
@@ -457,21 +457,15 @@ class One:
         def number(dim: str) -> Any:
             return lambda c: sum(n for _, n in (c.outer if dim in inside else c.inner)[level])
 
-        def tiles(dim: str, least: int) -> Any:
-            return lambda c: (c.outer if dim == overlap and c.sizes[level] >= least else c.inner)[
-                level
-            ]
+        def tiles(dim: str) -> Any:
+            return lambda c: (c.outer if dim == overlap else c.inner)[level]
 
         total: Any = 1.0
         for dim in self.whole.moving:
             if dim not in tensor.dims:
                 total = total * self.by_cut(dim, number(dim))
         for axis in range(len(tensor.axes)):
-            terms = self.whole.terms(tensor, axis)
-            common = gcd(*(c for _, c in terms))
-            # smaller tiles than this lie between the rows of the tile before
-            least = [c // common for _, c in reversed(terms)] if len(terms) == 2 else [1]
-            of = [tiles(dim, size) for (dim, _), size in zip(terms, least, strict=False)]
+            of = [tiles(dim) for dim, _ in self.whole.terms(tensor, axis)]
             total = total * self.over_axis(index, axis, *[*of, None, None][:2])
         return np.asarray(total)
 

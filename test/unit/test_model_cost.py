@@ -124,7 +124,7 @@ def test_an_output_that_fits_is_streamed_where_that_pays(
     )
     kernel = Microkernel("w", 16, {"w": 32, "k": 13}, ("c", "r", "s"))
     large = conv2d(k=64, h=128, w=128, c=8, r=1, s=1)
-    assert can_stream(large, machine, kernel) == streams
+    assert can_stream(large, machine, kernel, 1) == streams
 
 
 def test_many_cores_that_share_the_memory_do_not_stream_what_fits() -> None:
@@ -140,7 +140,7 @@ def test_what_is_added_to_the_output_reads_it_first() -> None:
     machine = by_name("graniterapids")
     kernel = Microkernel("w", 16, {"w": 32, "k": 13}, ("c", "r", "s"))
     added = replace(conv2d(k=64, h=128, w=128, c=8, r=1, s=1), accumulates=True)
-    assert not can_stream(added, machine, kernel)
+    assert not can_stream(added, machine, kernel, 1)
     fresh = predict(PROBLEM, MACHINE, plan())
     more = predict(replace(PROBLEM, accumulates=True), MACHINE, plan())
     assert fresh.volumes["L1"]["output"] == OUT
@@ -162,8 +162,8 @@ def test_what_stays_in_a_fast_cache_is_not_streamed() -> None:
     """1/10.8 - 1/25 is saved: more than is lost without L3, and less than without L2, at 190."""
     machine = by_name("graniterapids")
     kernel = Microkernel("w", 16, {"w": 32, "k": 13}, ("c", "r", "s"))
-    assert can_stream(conv2d(k=64, h=128, w=128, c=8, r=1, s=1), machine, kernel)
-    assert not can_stream(conv2d(k=16, h=128, w=128, c=8, r=1, s=1), machine, kernel)
+    assert can_stream(conv2d(k=64, h=128, w=128, c=8, r=1, s=1), machine, kernel, 1)
+    assert not can_stream(conv2d(k=16, h=128, w=128, c=8, r=1, s=1), machine, kernel, 1)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ import random
 from dataclasses import replace
 from itertools import product
 from statistics import median
-from typing import Any
 
 import pytest
 from plain_cache import LeastRecentlyUsed
@@ -132,28 +131,6 @@ def test_rows_at_unknown_distances_may_begin_anywhere_in_lines(
     problem = conv2d(n=2, k=8, h=4, w=56, c=4, r=1, s=1)
     axes = memory_axes(problem, replace(problem.input, strides=strides), 64)
     assert occupied(axes, {**dict.fromkeys(problem.names, 1), "w": 56}) == elements
-
-
-@pytest.mark.parametrize(
-    ("sizes", "tile", "rows"),
-    [
-        # rows 0 4 8, then 1 5 9, ...: all of them new
-        ({"h": 8, "r": 3, "dilation": (4, 1)}, {"h": 1}, 24),
-        ({"h": 8, "r": 3, "dilation": (4, 1)}, {"h": 2}, 24),
-        # rows 0 to 11, then 4 to 15
-        ({"h": 8, "r": 3, "dilation": (4, 1)}, {"h": 4}, 16),
-        # rows 0 2 4 6, then 1 3 5 7, then 2 4 6 8, ...
-        ({"h": 4, "r": 4, "stride": (2, 1)}, {"r": 1}, 16),
-        # rows 0 to 7, then 2 to 9
-        ({"h": 4, "r": 4, "stride": (2, 1)}, {"r": 2}, 10),
-    ],
-)
-def test_tiles_without_rows_of_their_neighbours_bring_all_of_theirs(
-    sizes: dict[str, Any], tile: dict[str, int], rows: int
-) -> None:
-    problem = conv2d(k=1, w=1, c=1, s=1, **sizes)
-    moved = volumes(problem, {**problem.extents, **tile}, ("n", "k", "c", "w", "s", *tile))
-    assert moved["input"] == rows
 
 
 ALPHA = 0.75
