@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from mopt_mlir.diagnostics import UserError
 from mopt_mlir.machine import facts
+from mopt_mlir.wording import counted
 
 if TYPE_CHECKING:
     from mopt_mlir.machine import Machine
@@ -82,8 +83,7 @@ def choose_cpus(threads: int, sysfs: Path = facts.SYSFS, cgroup: Path = facts.CG
     """
     cpus = core_cpus(sysfs, cgroup)
     if not 1 <= threads <= len(cpus):
-        plural = "core" if len(cpus) == 1 else "cores"
-        raise UserError(f"threads={threads}: this process may use {len(cpus)} {plural}")
+        raise UserError(f"threads={threads}: this process may use {counted(len(cpus), 'core')}")
     return sorted(cpus[:threads])
 
 

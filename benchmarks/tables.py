@@ -107,16 +107,17 @@ def caption(comparison: Comparison) -> str:
 def cells(row: Row, peers: Sequence[str]) -> list[str]:
     """One operator: name, sizes, a rate for each peer, best peer, ratio, shares; of a result that
     is wrong the marked rate only."""
-    ours, best = row.ours, row.best
-    is_right = ours is not None and ours.is_correct
+    best, ours = row.best, row.ours
+    if ours is not None and not ours.is_correct:
+        ours = None
     return [
         row.operator,
         row.sizes,
         *(rate(row.records.get(peer)) for peer in peers),
         REGISTRY[best.peer].title if best else "",
         number(row.ratio, 2),
-        f"{ours.share_of_peak:.0%}" if ours and is_right else "",
-        f"{ours.share_of_roofline:.0%}" if ours and is_right else "",
+        f"{ours.share_of_peak:.0%}" if ours else "",
+        f"{ours.share_of_roofline:.0%}" if ours else "",
     ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import count
 from typing import Any
 
 from mopt_mlir.bindings import bindings_of
@@ -39,9 +40,8 @@ def defined_by(operation: Any) -> Iterator[Any]:
             yield from block.arguments
 
 
-def free_symbol(module: Any, stem: str, number: int = 0) -> str:
-    """`stem` with the least number from `number` on that no symbol of `module` has."""
+def free_symbols(module: Any, stem: str) -> Iterator[str]:
+    """`stem` with each number, the least first, that no symbol of `module` has now."""
     symbols = bindings_of(module).ir.SymbolTable(module)
-    while f"{stem}_{number}" in symbols:
-        number += 1
-    return f"{stem}_{number}"
+    names = (f"{stem}_{number}" for number in count())
+    return (name for name in names if name not in symbols)

@@ -139,12 +139,12 @@ class Plan:
             raise DataError(f"levels must be a subset of {', '.join(LEVELS)} in that order")
         if self.packing in LEVELS and self.packing not in level_names:
             raise DataError(f"packing at {self.packing}, which is not a level of the plan")
-        outer, around = problem.extents, "the operation"
-        for level in self.levels:
+        around = "the operation"
+        for position, level in enumerate(self.levels):
+            outer = self.outer_tile(problem, position)
             _check_level(level, outer, around, self.microkernel, problem)
-            outer, around = level.tile, f"the tile of {level.name}"
-            if level is self.levels[0] and self.cores > 1:
-                outer = {dim: self.core_tile(dim, problem.extent(dim)) for dim in problem.names}
+            around = f"the tile of {level.name}"
+            if position == 0 and self.cores > 1:
                 around = f"a core's share of {around}"
 
     def _check_memory(self, problem: Problem) -> None:

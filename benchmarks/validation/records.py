@@ -34,7 +34,7 @@ _DURATIONS = ("rounds", "final_rounds", "seconds")
 """Fields of a head, beside `must_agree`, that must agree as well: plans that were measured already
 are not measured once more for others."""
 
-_LATER = ("model", "machine figures", "seconds")
+_LATER = ("machine figures", "seconds")
 """What must agree but in files of earlier versions, which do not have it."""
 
 _DIGITS = 5  # of seconds, which are not known any better
@@ -272,8 +272,8 @@ def compress(path: Path, directory: Path) -> None:
 
 def check_continues(found: Mapping[str, Any], head: Mapping[str, Any], path: Path) -> None:
     """Raise UserError if what `head` stands for must not be added to a file whose head is `found`:
-    one file has one host, one version of the model and of code generation, and one way of
-    measuring."""
+    one file has one host, with the same figures of it, one version of code generation, and one way
+    of measuring."""
     known = _agreed(found)
     for key, value in _agreed(head).items():
         if key in _LATER and key not in known:

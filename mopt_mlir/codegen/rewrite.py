@@ -18,7 +18,7 @@ from mopt_mlir.codegen.operands import Operands
 from mopt_mlir.codegen.packing import pack_constant
 from mopt_mlir.linalg.extract import Convolution
 from mopt_mlir.normal_form import Groups
-from mopt_mlir.operations import free_symbol
+from mopt_mlir.operations import free_symbols
 from mopt_mlir.planning.planned import PlannedConvolution
 
 _DISTINCT = "mopt.distinct"
@@ -181,7 +181,7 @@ def _constant_panels(
 def _new_constant(builder: Builder, contents: NDArray[Any], type_: Any, module: Any) -> str:
     """The name of a new constant of `module`, of the memref `type_`."""
     ir = builder.ir
-    name = free_symbol(module, "packed_weights")
+    name = next(free_symbols(module, "packed_weights"))
     tensor_type = ir.RankedTensorType.get(type_.shape, type_.element_type)
     value = ir.DenseResourceElementsAttr.get_from_buffer(
         contents, name, tensor_type, alignment=ALIGNMENT
@@ -237,7 +237,7 @@ def _outline(builder: Builder, planned: PlannedConvolution, site: Site, module: 
     """A private function with the nest of `planned`, whose parameters are the operands."""
     ir, func = builder.ir, builder.bindings.func
     present = _present(site)
-    name = free_symbol(module, "convolution")
+    name = next(free_symbols(module, "convolution"))
     with ir.InsertionPoint.at_block_begin(module.regions[0].blocks[0]):
         function = func.FuncOp(
             name, ([value.type for _, value in present], []), visibility="private"

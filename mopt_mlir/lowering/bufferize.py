@@ -19,7 +19,7 @@ from mopt_mlir.func_ops import (
 from mopt_mlir.lowering.aliases import copy_aliases, read_where_used
 from mopt_mlir.lowering.results import is_buffer, results_to_parameters
 from mopt_mlir.lowering.upstream import run_upstream
-from mopt_mlir.operations import defined_by, find, free_symbol, inside
+from mopt_mlir.operations import defined_by, find, free_symbols, inside
 
 _BUFFERIZE = (
     "convert-elementwise-to-linalg",
@@ -185,14 +185,13 @@ def _order_constants(module: Any, known: Collection[str]) -> None:
             uses.setdefault(name, []).append(use)
     for name in made.keys() - uses.keys():
         made[name].erase()
-    used = [made[name] for name in uses]
-    others = [op for op in _operations(module) if op not in used]
-    number = 0
-    for constant, operations in zip(used, uses.values(), strict=True):
-        name = free_symbol(module, "constant", number)
-        number = int(name.rpartition("_")[2]) + 1
+    constants = {made[name]: of_one for name, of_one in uses.items()}
+    others = [op for op in _operations(module) if op not in constants]
+    names = free_symbols(module, "constant")
+    for constant, of_one in constants.items():
+        name = next(names)
         constant.attributes["sym_name"] = ir.StringAttr.get(name, module.context)
-        for use in operations:
+        for use in of_one:
             use.attributes["name"] = ir.FlatSymbolRefAttr.get(name, module.context)
         constant.move_before(others[0])
 

@@ -32,8 +32,7 @@ def reuse_scratch(module: Any) -> None:
 
     Raises UserError where the module has symbols of its own by the names of functions that this
     needs, even without such allocations: whoever loads the code will call RELEASE if it is there;
-    and where an allocation and its deallocation are not in the same loop or branch, of those that
-    are operations.
+    and where an allocation and its deallocation are not directly inside the same operation.
     """
     for inner in find(module, "builtin.module"):  # each has symbols of its own
         _reuse_in(inner)

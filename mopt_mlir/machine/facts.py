@@ -252,7 +252,7 @@ def affinity() -> frozenset[int]:
 
 @cache
 def model_name(cpuinfo: Path = CPUINFO) -> str:
-    """The CPU's own name for itself, empty if it has none."""
+    """The CPU's own name for itself, or what Python calls the processor."""
     named = re.search(r"^model name\s*:\s*(.+)$", _text(cpuinfo), re.MULTILINE)
     return " ".join(named[1].split()) if named else platform.processor()
 

@@ -13,9 +13,7 @@ from mopt_mlir.machine.registry import host
 
 
 def flush_caches() -> None:
-    """Read more memory than the caches hold, on every core, and then a little several times: from
-    nothing but the former the last cache of some CPUs learns to keep nothing, which slows a run
-    down that depends on it."""
+    """Flush the caches of all cores, see `CacheFlush`."""
     facts = observe()
     with CacheFlush(flushed(facts, facts.places), _largest_cache(), _pin) as flush:
         flush()

@@ -136,6 +136,18 @@ def test_the_order_of_constants_does_not_depend_on_the_process(tmp_path):
     assert first == second
 
 
+def test_constants_that_nothing_uses_are_left_out(run):
+    Path("unused.mlir").write_text(
+        """func.func @f(%a: tensor<2xf32>) -> tensor<2xf32> {
+          %w = arith.constant dense<[3.25, 5.75]> : tensor<2xf32>
+          %0 = arith.addf %w, %w : tensor<2xf32>
+          return %a : tensor<2xf32>
+        }"""
+    )
+    assert run("unused.mlir", "-o", "lowered.mlir") == (0, "")
+    assert "mlir.global" not in Path("lowered.mlir").read_text()
+
+
 @needs_cc
 def test_a_c_program_calls_a_convolution(run):
     command = ["-o", "libconv.so", "--header", "conv.h", "--require-tiled"]

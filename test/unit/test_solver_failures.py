@@ -17,6 +17,7 @@ from mopt_mlir.problem import conv2d
 from mopt_mlir.solver import candidates, solve
 from mopt_mlir.solver.incumbent import Incumbent
 from mopt_mlir.solver.proof import Attempt, Proof, _by_grid
+from mopt_mlir.solver.search import moves
 from mopt_mlir.solver.space import choices
 
 PROBLEM, MACHINE = conv2d(k=64, h=56, w=56, c=64, r=3, s=3), by_name("znver5")
@@ -239,3 +240,18 @@ def test_a_dearer_plan_proves_nothing_of_what_was_left_out_before(
     monkeypatch.setattr(Proof, "_together", dearer)
     options: Any = [SimpleNamespace(bound=bound) for bound in (0.9, 1.05, 1.2)]
     assert Proof(incumbent, gap=0.0, deadline=inf).bound(options) == 1.05
+
+
+def test_candidates_do_not_search_on_when_the_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Behind a search that has used it up, the first tiling that fits is enough."""
+    searched: list[int] = []
+
+    def counted(*arguments: Any, **options: Any) -> Any:
+        searched.append(len(searched))
+        return moves(*arguments, **options)
+
+    monkeypatch.setattr("mopt_mlir.solver.search.moves", counted)
+    candidates(PROBLEM, MACHINE, time_limit=1e-9)
+    in_time, searched[:] = len(searched), []
+    solve(PROBLEM, MACHINE, time_limit=1e-9)
+    assert in_time <= len(searched) + 1

@@ -21,7 +21,14 @@ from mopt_mlir.machine import by_name
 from mopt_mlir.pipeline.steps import add_passes
 from mopt_mlir.plan import Plan
 from mopt_mlir.planning.plan_cache import PlanCache
-from mopt_mlir.planning.solving import Request, look_up, solve, solve_anew, store
+from mopt_mlir.planning.solving import (
+    Request,
+    longer_search,
+    look_up,
+    solve,
+    solve_anew,
+    store,
+)
 from mopt_mlir.problem import conv2d
 from mopt_mlir.tools import mopt_compile, mopt_opt, mopt_run
 
@@ -261,3 +268,8 @@ def test_more_threads_than_the_machine_has_cores(
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(CONV.encode())))
     assert mopt_opt.main(["--mopt-analyze=machine=znver5 threads=9", "-"]) == 1
     assert "threads=9: machine 'znver5' has 8 cores; use fewer threads" in capsys.readouterr().err
+
+
+def test_a_longer_search_is_for_as_many_cores() -> None:
+    told = longer_search(Request(threads=3))
+    assert told.startswith("mopt-plan --threads 3 --time-limit 60, with the same --machine")

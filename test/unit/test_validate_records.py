@@ -88,22 +88,21 @@ def test_another_host_does_not_continue_it(path):
         pass
 
 
-def test_another_model_or_calibration_does_not_continue_it(tmp_path):
+def test_another_calibration_does_not_continue_it(tmp_path):
     path = tmp_path / "x.jsonl"
-    agreed = {**HEAD["must_agree"], "model": "a", "machine figures": "b"}
+    agreed = {**HEAD["must_agree"], "machine figures": "b"}
     with appending(path, {**HEAD, "must_agree": agreed}):
         pass
-    for key, value in (("model", "a"), ("machine figures", "b")):
-        other = {**HEAD, "must_agree": {**agreed, key: "c"}}
-        with (
-            pytest.raises(UserError, match=f"measured with {key} {value}, and this is c; move"),
-            appending(path, other),
-        ):
-            pass
+    other = {**HEAD, "must_agree": {**agreed, "machine figures": "c"}}
+    with (
+        pytest.raises(UserError, match="measured with machine figures b, and this is c; move"),
+        appending(path, other),
+    ):
+        pass
 
 
-def test_files_that_do_not_tell_the_model_are_continued(path):
-    agreed = {**HEAD["must_agree"], "model": "a", "machine figures": "b"}
+def test_files_that_do_not_tell_the_calibration_are_continued(path):
+    agreed = {**HEAD["must_agree"], "machine figures": "b"}
     with appending(path, {**HEAD, "must_agree": agreed, "seconds": 4.0}) as (found, _):
         assert found == RECORDS
 
