@@ -29,10 +29,9 @@ _TEXT = """\
 - To pick the fastest of {samples} random plans takes more than that. What is lost by the model's
   choice among them misses {missed} figures below (four for each trial). Its mean loss is {sample};
   the objective that the solver minimises would lose {objective}, more in {better} trials. Of the
-  choices that lose more than {usual_loss:.0%}, {losing} in all, {noise} may be noise, {unknown} are
-  of operators with too few other good plans to compare with, and {unusual} come from an error that
-  is unusual for these; the rest come from errors that they usually have ("Plans that the model
-  misjudges").
+  choices that lose more than {usual_loss:.0%}, {losing} in all, {noise} may be noise{unknown}, and
+  {unusual} come from an error that is unusual for good plans of the operator; the rest come from
+  errors that these usually have ("Plans that the model misjudges").
 - What the slowest memory of a random plan moves is predicted with median errors of up to {volume},
   against simulated caches.
 - The fastest of five candidates is {gain} times as fast as the own plan.
@@ -76,7 +75,7 @@ def in_short(trials: Sequence[Trial]) -> str:
         losing=len(reasons),
         usual_loss=USUAL_LOSS,
         noise=reasons.count(NOISE),
-        unknown=reasons.count(UNKNOWN),
+        unknown=_unknown(reasons.count(UNKNOWN)),
         unusual=reasons.count(MISJUDGED),
         sample=_between(means_of(PREDICTED, lambda order: order.loss), percent),
         better=f"{sum(o[OBJECTIVE].loss > o[PREDICTED].loss for o in ranked)} of {len(ranked)}",
@@ -84,6 +83,13 @@ def in_short(trials: Sequence[Trial]) -> str:
         volume=percent(max(values_of("slowest memory: median error"), default=nan)),
         gain=_between(values_of("geometric mean of speeds"), "{:.3f}".format),
     )
+
+
+def _unknown(number: int) -> str:
+    if not number:
+        return ""
+    of = "is of an operator" if number == 1 else "are of operators"
+    return f", {number} {of} with too few other good plans to compare with"
 
 
 def _between(values: Sequence[float], text: Callable[[float], str]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isnan, nan
 from statistics import fmean, median
@@ -36,7 +36,8 @@ CANDIDATES_GAIN = 1.03
 @dataclass(frozen=True)
 class Figure:
     """A figure to reach. `value` is NaN where nothing was measured; `worst` is the operator that
-    decides, if one does. It is not `judged` where too few plans were measured."""
+    decides, if one does, and `noise` the standard error of its value, if that is known. It is not
+    `judged` where too few plans were measured."""
 
     title: str
     target: str
@@ -44,6 +45,7 @@ class Figure:
     text: str
     is_met: bool
     worst: str = ""
+    noise: float = nan
     judged: bool = True
 
     @property
@@ -53,8 +55,9 @@ class Figure:
             return "not measured"
         if not self.judged:
             return f"{self.text}, too few"
+        error = "" if isnan(self.noise) else f" +- {self.noise:.1%}"
         where = f" ({self.worst})" if self.worst else ""
-        return f"{self.text}{where}, {'reached' if self.is_met else '**missed**'}"
+        return f"{self.text}{error}{where}, {'reached' if self.is_met else '**missed**'}"
 
 
 def figures(trial: Trial) -> list[Figure]:
@@ -62,8 +65,8 @@ def figures(trial: Trial) -> list[Figure]:
     sampled = [v for v in trial.verdicts if v.sample]
     chosen = [v for v in trial.verdicts if v.own is not None]
     return [
-        *_losses("among the sample", sampled, lambda v, k: v.top_loss(k)),
-        *_losses("own plan, against all", chosen, lambda v, k: v.chosen_loss(k)),
+        *_losses("among the sample", sampled, Verdict.top_loss, lambda v: v.noise_of_top),
+        *_losses("own plan, against all", chosen, Verdict.chosen_loss, lambda v: v.noise),
         *_correlations(sampled),
         *(_volume_error(trial, resource) for resource in MEMORY),
         _gain_of_candidates(chosen),
@@ -71,13 +74,18 @@ def figures(trial: Trial) -> list[Figure]:
 
 
 def _losses(
-    what: str, verdicts: Sequence[Verdict], loss: Callable[[Verdict, int], float]
+    what: str,
+    verdicts: Sequence[Verdict],
+    loss: Callable[[Verdict, int], float],
+    noise: Callable[[Verdict], float],
 ) -> list[Figure]:
+    """`noise` is the standard error of the top-1 loss."""
+    errors = {v.name: noise(v) for v in verdicts}
     first = {v.name: loss(v, 1) for v in verdicts}
     fifth = {v.name: loss(v, 5) for v in verdicts}
     usual = sum(value <= USUAL_LOSS for value in first.values())
     return [
-        _worst(f"top-1 loss, {what}: worst", first, WORST_LOSS),
+        _worst(f"top-1 loss, {what}: worst", first, WORST_LOSS, errors),
         Figure(
             f"top-1 loss, {what}: operators within {USUAL_LOSS:.0%}",
             f"all but one of {OPERATORS_PER_EXCEPTION}",
@@ -86,7 +94,7 @@ def _losses(
             usual >= usual_needed(len(first)),
         ),
         _at_most(f"top-1 loss, {what}: mean", _mean(first.values()), MEAN_LOSS),
-        _worst(f"top-5 loss, {what}: worst", fifth, TOP5_LOSS),
+        _worst(f"top-5 loss, {what}: worst", fifth, TOP5_LOSS, {}),
     ]
 
 
@@ -99,13 +107,16 @@ def _mean(values: Collection[float]) -> float:
     return fmean(values) if values else nan
 
 
-def _worst(title: str, losses: dict[str, float], limit: float) -> Figure:
+def _worst(
+    title: str, losses: Mapping[str, float], limit: float, errors: Mapping[str, float]
+) -> Figure:
     worst = max(losses, key=lambda name: losses[name], default="")
-    return _at_most(title, losses.get(worst, nan), limit, worst)
+    figure = _at_most(title, losses.get(worst, nan), limit)
+    return replace(figure, worst=worst, noise=errors.get(worst, nan))
 
 
-def _at_most(title: str, value: float, limit: float, worst: str = "") -> Figure:
-    return Figure(title, f"at most {limit:.1%}", value, f"{value:.1%}", value <= limit, worst)
+def _at_most(title: str, value: float, limit: float) -> Figure:
+    return Figure(title, f"at most {limit:.1%}", value, f"{value:.1%}", value <= limit)
 
 
 def _correlations(verdicts: Sequence[Verdict]) -> list[Figure]:

@@ -122,7 +122,9 @@ def _sections(
         yield prose.COMPARISON
     for title, comparison in comparisons.items():
         yield from _comparison(title, comparison, drawn)
-    yield "## Data volumes\n"
+    yield prose.VOLUMES
+    if any(flow.valgrind for trial in trials for flow in trial.flows):
+        yield prose.CHECKS.format(most=MOST_CHECKED)
     for trial in trials:
         yield from _volumes(trial)
     if off := volume_tables.tensor_rows(trials):
@@ -200,18 +202,10 @@ def _volumes(trial: Trial) -> Iterator[str]:
     if not trial.flows:
         return
     yield f"### {trial.title}\n"
-    yield (
-        f"Bytes that leave the cache named (L1: to and from registers), of {_simulated(trial)}; "
-        f"{_given_up(trial)}. Conflicts: volume / that of fully associative caches.\n"
-    )
+    yield f"Of {_simulated(trial)}; {_given_up(trial)}.\n"
     yield markdown(volume_tables.VOLUME_COLUMNS, volume_tables.volume_rows(trial))
     if checked := volume_tables.check_rows(trial):
-        yield (
-            "Lines fetched in the simulation, and how far off valgrind's counts of machine code "
-            f"are, of own plans with up to {MOST_CHECKED:,} accesses (it sees register spills and "
-            "other addresses, counts an access to two lines once, takes stores past the caches, as "
-            "those of Y0 are, for misses, and starts with caches that Python has used):\n"
-        )
+        yield "Beside valgrind's counts:\n"
         yield markdown(volume_tables.CHECK_COLUMNS, checked)
 
 
@@ -246,7 +240,7 @@ def _misjudged(trials: Sequence[Trial]) -> Iterator[str]:
                 yield f"{what} that lose more than {USUAL_LOSS:.0%}:\n"
                 yield markdown(misses.MISS_COLUMNS, rows)
     if off := faults.group_rows(trials):
-        yield prose.KINDS.format(off=faults.OFF)
+        yield prose.KINDS.format(off=faults.OFF, enough=faults.ENOUGH)
         yield markdown(faults.GROUP_COLUMNS, off)
 
 
@@ -258,13 +252,15 @@ def _comparison(title: str, comparison: Comparison, drawn: set[str]) -> Iterator
     yield (
         f"Mean GFLOP/s of {head['arguments']['repeat']} runs with 95% confidence intervals, caches "
         f"{'flushed before each' if configuration.cold else 'warm'}; {machine['cpu']}, planned for "
-        f"as `{machine['planned_for']['cpu']}`, commit {head['commit']}.\n"
+        f"as `{machine['planned_for']['cpu']}`, commit {head['commit']}, {head['date'][:10]}.\n"
     )
     versions = {record.peer: record.version for record in comparison.results.records}
     found = ", ".join(f"{REGISTRY[peer].title} {versions[peer]}" for peer in comparison.peers)
     yield f"Versions: {found}.\n"
     yield from _picture(f"{title}.svg", "rates relative to oneDNN", drawn)
     yield markdown(peers.columns(comparison), peers.rows(comparison))
+    if slower := peers.slower(comparison):
+        yield f"Ours is slower than the best other on {'; '.join(slower)}.\n"
 
 
 def _picture(name: str, what: str, drawn: set[str]) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -44,10 +44,14 @@ class Expected:
     def slowest_memory(self) -> str:
         """The resource that the model calls the bottleneck, but for computing: whose volume takes
         the longest."""
+        return self.slowest(self.moved)
+
+    def slowest(self, moved: Callable[[str], float]) -> str:
+        """The same, if a resource has as many bytes to move as `moved` says."""
 
         def seconds(name: str) -> float:
             beside = self.runs_seconds if name == "DRAM" else 0.0
             by_tiles = self.prediction.seconds[name] - beside
-            return by_tiles * self.moved(name) / self.moved_by_tiles(name)
+            return by_tiles * moved(name) / self.moved_by_tiles(name)
 
         return max(MEMORY, key=seconds)

@@ -15,6 +15,9 @@ GROUP_COLUMNS = ("trial", "plans with", "number", "measured / predicted", "sprea
 OFF = 0.05
 """How far a kind of plans has to be off to be worth telling."""
 
+ENOUGH = 10
+"""Plans of a kind, from which on it is told how far they are off."""
+
 Feature = Callable[[Point], str]
 
 
@@ -33,7 +36,11 @@ def _far(trial: Trial) -> Rows:
             for key, point in verdict.points.items():
                 groups.setdefault(feature(point), []).append(found[key])
         if len(groups) > 1:
-            far = (name for name, logs in groups.items() if abs(fmean(logs)) > log(1 + OFF))
+            far = (
+                name
+                for name, logs in groups.items()
+                if len(logs) >= ENOUGH and abs(fmean(logs)) > log(1 + OFF)
+            )
             rows += [_group_row(name, groups[name]) for name in sorted(far, key=_natural)]
     return rows
 

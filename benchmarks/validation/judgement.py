@@ -187,6 +187,11 @@ class Flow:
         """Predicted / simulated, by tiles alone."""
         return self.expected.moved_by_tiles(resource) / self._simulated(resource)
 
+    @property
+    def slowest_memory(self) -> str:
+        """The resource whose simulated volume takes the longest."""
+        return self.expected.slowest(self._simulated)
+
     def _simulated(self, resource: str) -> int:
         return sum(self.found[ASSOCIATIVE][resource].values())
 

@@ -41,6 +41,17 @@ def rows(comparison: Comparison) -> Rows:
     return found
 
 
+def slower(comparison: Comparison) -> list[str]:
+    """The operators on which ours is slower than the best of the others, and how much: ratios of
+    speeds."""
+    found = []
+    for row in comparison.rows:
+        best, one = _best(row), row.records.get(OURS)
+        if best and one and one.is_correct and (ratio := _ratio(one, best)).value < 1:
+            found.append(f"{row.operator}, {_text(ratio)}")
+    return found
+
+
 def _mean_rate(record: Record | None) -> str:
     if record is None:
         return ""

@@ -3,12 +3,13 @@
 INTRODUCTION = """\
 # The model on trial
 
-Written by `mopt-validate report`: but for the sections on what the model leaves out and what the
-hosts add, which tell of experiments, every table and plot is made of the data that is kept beside
-it. The questions are those of Sec. 9 of the MOpt paper (Li, Xu, Sukumaran-Rajam, Rountev
-and Sadayappan, "Analytical Characterization and Design Space Exploration for Optimization of CNNs",
-ASPLOS 2021): how much performance is lost by taking what the model likes best, how well its order
-of plans is that of measuring, and how well it knows what moves between the caches.
+Written by `mopt-validate report`: but for "Method" and the sections on what the model leaves out
+and what the hosts add, which tell of decisions and of experiments, every table and plot is made of
+the data that is kept beside it. The questions are those of Sec. 9 of the MOpt paper (Li, Xu,
+Sukumaran-Rajam, Rountev and Sadayappan, "Analytical Characterization and Design Space Exploration
+for Optimization of CNNs", ASPLOS 2021): how much performance is lost by taking what the model likes
+best, how well its order of plans is that of measuring, and how well it knows what moves between the
+caches.
 
 To repeat all of it on one machine that does nothing else, for hours, or a small part of it in ten
 minutes:
@@ -21,9 +22,10 @@ $ make validate-smoke
 The trials here are from several hosts. Each is what `mopt-validate measure` writes there, with
 `--isa avx2` for AVX2 code, `--operators testset`, `heldout` and `networks` for other operators than
 Table 1, `--layout nhwc_hwcf` for images and filters with channels last, under a name that says the
-host (Zen 5 if it says none). `mopt-validate simulate` adds the volumes of its plans, on any host.
-A name that ends in `-before` has the same trial, measured earlier. The comparison with others is
-from `make bench-peers` and `mopt-bench suite --configurations a-cold`, and with
+host (Zen 5 if it says none, where `native` is AVX-512 code). "Machines and versions" has what goes
+with `--samples` and `--final-rounds`. `mopt-validate simulate` adds the volumes of its plans, on
+any host. A name that ends in `-before` has the same trial, measured earlier. The comparison with
+others is from `make bench-peers` and `mopt-bench suite --configurations a-cold`, and with
 `--operators benchmarks/validation/networks.json` for those of `networks`. The data is in
 [{data}]({data}): every plan, every run, in lines of JSON. `mopt-validate report docs/{data}/*.xz`
 makes this document of it, with the predictions of today's model.
@@ -36,12 +38,16 @@ The paper says of its own model that its choice among the sample loses at most 4
 and at most 3% on all but two of 32, of plans that differ in tile sizes only; ours differ in
 microkernels, loop orders and packing as well. All other limits are ours, from before the first
 trial; what came later is how many of fewer operators may lose more (one of 16), and that volumes of
-fewer than {least_volumes} plans are told, and not judged.
+fewer than {least_volumes} plans are told, and not judged. Of a worst top-1 loss the standard error
+stands beside it: nearer to the limit than twice that it may be on the other side next time. As the
+fastest plan of all is nearly always one of the five candidates, the four rows on own plans and the
+last row tell of the same differences.
 
 The model was fitted to the trials of Table 1 on Zen 5 ("Constants" says what else was learnt
 where), and it shows: on other operators and another CPU its choice loses more, as a rule, though
-rank correlations are much the same everywhere. The operators of `networks` had the least part in
-it.
+rank correlations are much the same everywhere. Predictions here are those of today's model, also
+for trials by which it was mended; "Operators" under "Method" has what it lost in sets that were
+untouched then.
 """
 
 ORDERS = """\
@@ -80,14 +86,30 @@ on average; *usual error*: the standard deviation of theirs.
   which own plans are chosen, does not.
 - *Too few good plans*: fewer than {enough} others, which cannot say what is usual.
 - *An unusual error*: the choice takes longer than predicted, or the other plan less, by more than
-  one in twenty plans with usual errors would, of plans that nobody picked. These two were picked,
-  as the ones predicted and measured best: of twenty plans with usual errors the fastest is so far
-  off for about one operator in four.
-- *Usual errors*: no more than that. The two are predicted to take about as long, and of plans with
-  such errors the one that is predicted best is seldom the fastest ("How accurate predictions have
-  to be").
+  the interval that has 95% of plans with usual errors. That is for plans that nobody picked. These
+  two were picked, as the ones predicted and measured best: of twenty plans with usual errors the
+  fastest is so far off for about one operator in four.
+- *Usual errors*: no more than that. Of plans with such errors the one that is predicted best is
+  seldom the fastest ("How accurate predictions have to be").
 
 Top-5 losses have the same causes: five others are predicted to be faster than the fastest plan.
+"""
+
+VOLUMES = """\
+## Data volumes
+
+Bytes that leave the cache named (L1: to and from registers), errors of predicted against simulated
+volumes. *Where slowest* has the sampled plans whose slowest memory it is by prediction, which is
+what the figure above asks for; a plan of which too little is predicted may be missing there, so
+that beside it are those whose slowest memory it is by simulated volumes. Conflicts: volume / that
+of fully associative caches.
+"""
+
+CHECKS = """\
+Where it is said what valgrind counts, lines that were fetched in the simulation stand beside the
+misses of machine code, of own plans with up to {most:,} accesses. It sees register spills and other
+addresses, counts an access to two lines once, takes stores past the caches, as those of Y0 are, for
+misses, and starts with caches that Python has used.
 """
 
 TENSORS = """\
@@ -101,7 +123,7 @@ KINDS = """\
 ### Kinds of plans
 
 Those whose measured times are more than {off:.0%} from the predicted ones, relative to the mean of
-their operator (geometric mean, and spread as a factor).
+their operator (geometric mean, and spread as a factor), of which there are {enough} plans at least.
 """
 
 REPEATS = """\
@@ -120,6 +142,8 @@ of then and of now. *Own plan lost*: the loss of the own plan of each day.
 COMPARISON = """\
 ## Comparison with others
 
+All of class A of [performance.md](performance.md): images and weights are plain, and weights may
+change from call to call, so that nobody packs them beforehand and all that is packed is timed.
 Means of 50 runs, or of as many as there is time for where they take long, with 95% confidence
 intervals. In the files that are kept here the first run of a round, which is dropped otherwise,
 counts for whoever has too little time for 50 (most of the others on Y23): that makes them up to 2%
@@ -132,7 +156,11 @@ one an hour later: so intervals are for the moment of measuring. (Of 64 ratios o
 another that were measured twice on Zen 5, hours apart, nine differ by more than both intervals
 allow.) The best other is the fastest by its mean whose result is right, so that of two that are
 equally fast it is the one that had more luck. The last rows are geometric means over the operators.
-MLIR's default is so much slower that it is run three times only, in the first three rounds.
+MLIR's default is so much slower, as a rule, that it is run three times only, in the first three
+rounds; where it is the best other, as on srcnn5, the ratio rests on these. Everybody is called from
+Python as its users call it, oneDNN through a driver in C++; what such a call costs cold is part of
+the time, and tells on layers of 100 us. (oneDNN 3.2 is that of the package which a driver can link
+with; PyTorch and OpenVINO bring newer ones.)
 *Best of 5* is `candidates=5`: the own plan and four others, timed once while compiling, with cold
 caches, and the fastest taken; where it is slower than the own plan, it was misled by noise.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from math import isnan, log
-from statistics import fmean, pstdev
+from statistics import fmean, median, pstdev
 
 import numpy as np
 
@@ -49,6 +49,8 @@ MACHINE_COLUMNS = (
     "kernel",
     "commit",
     "measured on",
+    "random plans",
+    "final rounds",
 )
 ORDER_COLUMNS = (
     "trial",
@@ -98,7 +100,8 @@ def figure_rows(trials: Sequence[Trial]) -> Rows:
 
 
 def machine_rows(trials: Iterable[Trial]) -> Rows:
-    """What each trial was measured on, with which code, and when."""
+    """What each trial was measured on, with which code, when, and how: random plans of each
+    operator, and in how many rounds the best meet."""
     rows = []
     for trial in trials:
         machine = trial.head["machine"]
@@ -107,7 +110,10 @@ def machine_rows(trials: Iterable[Trial]) -> Rows:
         commit, day = (trial.head["commit"] or "unknown")[:10], trial.head["date"][:10]
         vectors = f"{planned['vector_bits']}-bit"
         cpu = f"`{planned['cpu']}`"
-        rows.append([trial.title, cpu, vectors, caches, machine["system"], commit, day])
+        plans = max((len(verdict.sample) for verdict in trial.verdicts), default=0)
+        rounds = str(trial.head["final_rounds"])
+        host = [trial.title, cpu, vectors, caches, machine["system"]]
+        rows.append([*host, commit, day, str(plans), rounds])
     return rows
 
 
@@ -158,10 +164,11 @@ def _times_as_long(points: Sequence[Point]) -> str:
 
 def loss_rows(trial: Trial) -> Rows:
     """A line for each operator."""
-    return [_loss_row(verdict) for verdict in trial.verdicts]
+    peaks = [verdict.peak_gflops for verdict in trial.verdicts]
+    return [_loss_row(verdict, median(peaks)) for verdict in trial.verdicts]
 
 
-def _loss_row(verdict: Verdict) -> list[str]:
+def _loss_row(verdict: Verdict, peak: float) -> list[str]:
     sample, own = verdict.sample, verdict.own
     rate = verdict.gflops(own) if own else float("nan")
     return [
@@ -171,7 +178,7 @@ def _loss_row(verdict: Verdict) -> list[str]:
         *(percent(verdict.top_loss(k)) if sample else "" for k in (1, 2, 5)),
         percent(verdict.noise_of_top) if sample else "",
         f"{rate:.1f}" if own else "",
-        f"{rate / verdict.peak_gflops:.0%}" if own else "",
+        f"{rate / peak:.0%}" if own else "",
         *(percent(verdict.chosen_loss(k)) for k in (1, 5)),
         percent(verdict.noise),
         percent(verdict.again),

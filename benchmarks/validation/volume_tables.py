@@ -25,6 +25,8 @@ VOLUME_COLUMNS = (
     "where slowest: plans",
     "where slowest: median error",
     "where slowest: 90%",
+    "where slowest when simulated: plans",
+    "where slowest when simulated: median error",
     "conflicts: median",
     "conflicts: 90%",
 )
@@ -45,6 +47,7 @@ def volume_rows(trial: Trial) -> Rows:
     own = [flow for flow in trial.flows if not flow.sampled]
     for resource in MEMORY if sample or own else ():
         slowest = [flow for flow in sampled if flow.expected.slowest_memory == resource]
+        found = [flow for flow in sampled if flow.slowest_memory == resource]
         conflicts = [flow.conflicts(resource) for flow in sample]
         low, high = np.quantile([flow.ratio(resource) for flow in sample or own], [0.1, 0.9])
         rows.append(
@@ -57,6 +60,8 @@ def volume_rows(trial: Trial) -> Rows:
                 str(len(slowest)),
                 _error(slowest, resource),
                 _error(slowest, resource, 0.9),
+                str(len(found)),
+                _error(found, resource),
                 f"{median(conflicts):.2f}" if conflicts else "",
                 f"{np.quantile(conflicts, 0.9):.2f}" if conflicts else "",
             ]

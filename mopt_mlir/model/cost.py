@@ -81,6 +81,12 @@ def bottleneck(seconds: Mapping[str, float]) -> str:
     return slowest
 
 
+def passed_by_packing(place: str) -> tuple[str, ...]:
+    """Resources through which weights and panels go when they are packed at `place`: those up to
+    its cache, or all if it is none."""
+    return MEMORY[: MEMORY.index(place) + 1] if place in LEVELS else MEMORY
+
+
 def can_stream(problem: Problem, machine: Machine, kernel: Microkernel, cores: int) -> bool:
     """Whether non-temporal stores of the output by `cores` cores serve a purpose and can be made by
     `kernel`.
@@ -352,6 +358,8 @@ def _packing(
     """
     once = prod(problem.extent(dim) for dim in problem.weights.dims)
     elements = once if packing == "whole" else moved[FILLED_FROM[packing]]["weights"]
-    passed = MEMORY if packing == "whole" else MEMORY[: MEMORY.index(packing) + 1]
     mine = elements / cores if packing in IN_COMMON else elements
-    return mine, {r: PACK_PASSES * (elements if r == "DRAM" else mine) for r in passed}
+    return mine, {
+        resource: PACK_PASSES * (elements if resource == "DRAM" else mine)
+        for resource in passed_by_packing(packing)
+    }

@@ -9,7 +9,7 @@ from math import prod
 
 import numpy as np
 
-from mopt_mlir.model.cost import MEMORY
+from mopt_mlir.model.cost import passed_by_packing
 from mopt_mlir.model.packing import IN_COMMON, PACK_PASSES, pack_cycles, seconds_to_wait
 from mopt_mlir.plan import LEVELS, PLACES_TO_PACK
 from mopt_mlir.problem import Problem
@@ -29,7 +29,7 @@ class PackingCosts:
         traffic of packing to `times`, those of each resource."""
         rates, size = self.choice.rates, self.problem.weights.element.size
         mine = entering / rates.cores if place in IN_COMMON else entering
-        for resource in MEMORY[: MEMORY.index(place) + 1] if place in LEVELS else MEMORY:
+        for resource in passed_by_packing(place):
             amount = entering if resource == "DRAM" else mine
             times[resource] = times[resource] + PACK_PASSES * size * amount / rates.bytes[resource]
         return np.asarray(mine * self._cycles[place] / rates.cycles)

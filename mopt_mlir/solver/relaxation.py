@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from mopt_mlir.machine.machine import Machine
-from mopt_mlir.model.cost import FILLED_FROM, MEMORY, exposed_parts
+from mopt_mlir.model.cost import FILLED_FROM, MEMORY, exposed_parts, passed_by_packing
 from mopt_mlir.model.packing import (
     IN_COMMON,
     PACK_PASSES,
@@ -177,7 +177,7 @@ class Formulation(Traffic):
                     self.add(self.x[name, dim] >= log(self.problem.extent(dim)) * taken)
             shared = name in IN_COMMON
             cores = max(c.rates.cores for c in packing) if shared else 1
-            elements, resources = once * taken, MEMORY
+            elements = once * taken
             if name in LEVELS:
                 resource = FILLED_FROM[name]
                 slowest = min(c.rates.bytes[resource] for c in packing) * self.scale / size
@@ -186,11 +186,10 @@ class Formulation(Traffic):
                 self.add(passed >= weights[name] - (1 - taken))
                 self.add(passed >= (once if shared else least) / slowest * taken)
                 elements = slowest * passed
-                resources = MEMORY[: MEMORY.index(name) + 1]
             each = min(pack_cycles(self.problem, choice.kernel, name) for choice in packing)
             spent["core"].append(elements * (each / cores / cycles))
             spent["core"].append(self._first_block(name, packing))
-            for resource in resources:
+            for resource in passed_by_packing(name):
                 part = 1 if resource == "DRAM" else 1 / cores
                 spent[resource].append(elements * (PACK_PASSES * part / rates[resource]))
 
