@@ -309,8 +309,8 @@ def _machines() -> Rows:
             "own plans of Table 1 there; those of the other sets take as long without",
         ],
         [
-            "room in L1 and L2 of channels of pixels a page apart, on Zen 3 and Zen 5",
-            f"{zen3.pixel_room:.0%} of a page",
+            "room in L1 and L2 of a pixel with channels last, on Zen 3 and Zen 5",
+            f"{zen3.pixel_room:.0%} of what lies between two of them",
             "own plans with NHWC and HWCF: on Zen 3 of Table 1, and the other sets were looked at, "
             "on Zen 5 of all four sets",
         ],
