@@ -173,6 +173,7 @@ def _forecast(
     moved = {name: sum(prediction.volumes[name].values()) for name in MEMORY}
     core = busy_times(prediction.seconds)["core"]
     starting = prediction.seconds["parallel"]
+    bound, undercut = _bounds(machine, prediction.cost, proven)
     slowest = max(core, starting, *(prediction.seconds[name] for name in MEMORY))
     transfers = []
     for source in MEMORY:
@@ -200,16 +201,17 @@ def _forecast(
         performance=problem.flops / prediction.cost,
         compute_roof=problem.flops / prediction.seconds["compute"],
         peak=1e9 * machine.peak(problem.output.element, cores),
-        bound=_bound(machine, prediction.cost, proven),
+        bound=bound,
+        undercut=undercut,
     )
 
 
-def _bound(machine: Machine, cost: float, proven: Iterable[Plan]) -> float | None:
+def _bounds(
+    machine: Machine, cost: float, proven: Iterable[Plan]
+) -> tuple[float | None, float | None]:
     """The best bound among the plans' for this machine of those that can be one for a plan of
-    `cost`."""
-    bounds = (
-        plan.prediction.lower_bound
-        for plan in proven
-        if plan.prediction is not None and plan.machine == machine.name
-    )
-    return max((bound for bound in bounds if 0 < bound <= cost), default=None)
+    `cost`; if there is none of these, None and the best of those that it undercuts."""
+    predictions = [plan.prediction for plan in proven if plan.machine == machine.name]
+    bounds = [told.lower_bound for told in predictions if told is not None and told.lower_bound > 0]
+    bound = max((bound for bound in bounds if bound <= cost), default=None)
+    return bound, max(bounds, default=None) if bound is None else None

@@ -105,7 +105,8 @@ class Forecast:
     `starting_seconds` what it takes to hand out work to cores; `slowest` is the longest of these
     and the transfers. `performance`, `compute_roof` (computing as the microkernel
     does, and nothing else) and `peak` (nothing but FMAs) are FLOP/s of all cores that take part.
-    `bound` is the seconds that no plan of the solver's undercuts, None if it is not known.
+    `bound` is the seconds that no plan of the solver's undercuts, None if it is not known, or if
+    this plan takes less: then it is `undercut`.
     """
 
     prediction: Prediction
@@ -118,6 +119,7 @@ class Forecast:
     compute_roof: float
     peak: float
     bound: float | None
+    undercut: float | None
 
     @property
     def seconds(self) -> float:
@@ -126,7 +128,7 @@ class Forecast:
 
     @property
     def gap(self) -> float | None:
-        """By how much the plan is slower than the bound; None if that is not known."""
+        """By how much the plan is slower than the bound; None if there is none for it."""
         return None if self.bound is None else (self.seconds - self.bound) / self.bound
 
 

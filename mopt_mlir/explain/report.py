@@ -102,7 +102,10 @@ def _verdict(explanation: Explanation, forecast: Forecast) -> Iterator[str]:
         f"Bottleneck: {first}, {units.seconds(times[first])}. Next comes {second}, with "
         f"{units.seconds(times[second])}: {spare} of slack."
     )
-    if forecast.bound is None or forecast.gap is None:
+    if forecast.undercut is not None:
+        bound = units.seconds(forecast.undercut)
+        yield f"Bound: the solver's, {bound}, does not cover this plan, which costs less."
+    elif forecast.bound is None or forecast.gap is None:
         yield "Bound: none is known for this plan; the solver attaches one to those it makes."
     else:
         yield (

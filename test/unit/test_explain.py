@@ -248,6 +248,31 @@ def test_a_bound_above_the_cost_is_not_believed() -> None:
     assert explain(PROBLEM, MACHINE, stale).forecast.bound is None
 
 
+def test_a_plan_that_costs_less_than_the_bound_of_the_solver_is_said_to() -> None:
+    """It is not one that the solver may choose, as its tiles do not fit."""
+    small = MACHINE.override({"L1.size": "6144", "L2.size": "16384"})
+    whole = replace(PLAN, levels=(L3, level("L2"), level("L1")), packing="whole")
+    cost = predict(PROBLEM, small, whole).cost
+    best = solve(PROBLEM, small)
+    assert best.prediction is not None
+    assert cost < best.prediction.lower_bound
+    explained = explain(PROBLEM, small, whole, rivals=(best,))
+    assert (explained.forecast.bound, explained.forecast.gap) == (None, None)
+    assert explained.forecast.undercut == best.prediction.lower_bound
+    bound = units.seconds(best.prediction.lower_bound)
+    told = f"Bound: the solver's, {bound}, does not cover this plan, which costs less.\n"
+    assert told in to_text((explained,))
+    (record,) = to_record((explained,))["operators"]
+    assert record["prediction"]["lower_bound"] is None
+    for rivals, known in (((0.9, 1.1), 0.9 * cost), ((0.0,), None)):
+        others = [
+            replace(best, prediction=replace(best.prediction, lower_bound=part * cost))
+            for part in rivals
+        ]
+        explained = explain(PROBLEM, small, whole, rivals=others)
+        assert (explained.forecast.bound, explained.forecast.undercut) == (known, None)
+
+
 # ---- plans that somebody wrote -------------------------------------------------------------------
 
 
