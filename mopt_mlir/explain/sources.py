@@ -209,6 +209,6 @@ def _rivals(subject: _Subject) -> tuple[Plan, ...]:
     """The solver's best plans for the same; none where it finds none, though `plan` may be good."""
     request = subject.problem, subject.machine, subject.plan.threads
     try:
-        return solver.candidates(*request, k=RIVALS, constant_weights=subject.constant_weights)
+        return solver.candidates(*request, count=RIVALS, constant_weights=subject.constant_weights)
     except NoPlanError:
         return ()

@@ -12,7 +12,7 @@ from time import perf_counter
 
 import numpy as np
 
-from mopt_mlir.machine.machine import Machine
+from mopt_mlir.machine import Machine, resolve
 from mopt_mlir.plan import GAP, LEVELS, PACKINGS, TIME_LIMIT, Plan
 from mopt_mlir.problem import Problem
 from mopt_mlir.solver.arrays import Floats, Ints
@@ -47,24 +47,26 @@ class _Pool:
 
 def candidates(
     problem: Problem,
-    machine: Machine,
+    machine: Machine | str,
     threads: int = 1,
-    k: int = 5,
+    count: int = 5,
     *,
     constant_weights: bool = False,
     gap: float = GAP,
     time_limit: float = TIME_LIMIT,
 ) -> tuple[Plan, ...]:
-    """At most `k` plans that cost no more than 5% above the best, which is the first.
+    """At most `count` plans that cost no more than 5% above the best, which is the first.
 
     Each further plan is as far as possible from those before it, in the logarithms of its tile
     sizes and in its decisions, where a distance counts the less the more a plan costs, and nothing
-    at 5%; fewer than `k` if there are not so many. Every plan has its own cost and
-    the lower bound that is common to all. Arguments and errors as for `solve`, and ValueError for
-    `k` below 1. The result depends on the arguments only, unless the time limit is reached.
+    at 5%; fewer than `count` if there are not so many. Every plan has its own cost and the lower
+    bound that is common to all. Other arguments and errors are those of `solve` (but there is no
+    `solver`); ValueError for `count` below 1. The result depends on the arguments only, unless the
+    time limit is reached.
     """
-    if k < 1:
-        raise ValueError(f"k is {k}; at least one candidate is needed")
+    if count < 1:
+        raise ValueError(f"count is {count}; at least one candidate is needed")
+    machine = resolve(machine) if isinstance(machine, str) else machine
     deadline = perf_counter() + time_limit
     found = certify(
         problem, machine, threads, constant_weights=constant_weights, gap=gap, time_limit=time_limit
@@ -75,7 +77,7 @@ def candidates(
             pools.append(_pool(found, choice, deadline))
     pools = [pool for pool in pools if len(pool.cost)]
     first = plan_of(found.evaluate, found.tiling, threads)
-    plans = [first, *(plan_of(*one, threads) for one in _spread(found, pools, k - 1))]
+    plans = [first, *(plan_of(*one, threads) for one in _spread(found, pools, count - 1))]
     return tuple(
         predicted(
             problem, machine, plan, constant_weights=constant_weights, lower_bound=found.bound

@@ -328,8 +328,8 @@ def test_what_a_user_may_get_wrong(run: Run, argv: list[str], message: str) -> N
 def test_the_solvers_other_plans_are_runners_up(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 
-    def candidates(*request: Any, k: int, constant_weights: bool) -> tuple[Plan, ...]:
-        asked.append((request[2], k, constant_weights))
+    def candidates(*request: Any, count: int, constant_weights: bool) -> tuple[Plan, ...]:
+        asked.append((request[2], count, constant_weights))
         best = solver.solve(*request, constant_weights=constant_weights)
         return best, replace(best, packing="L1", levels=(*best.levels[:2], one_channel(best)))
 

@@ -7,7 +7,8 @@ from math import log
 
 import pytest
 
-from mopt_mlir.machine import by_name
+from mopt_mlir import UserError
+from mopt_mlir.machine import by_name, resolve
 from mopt_mlir.model.cost import predict
 from mopt_mlir.model.room import tile_bytes
 from mopt_mlir.plan import Plan
@@ -74,8 +75,16 @@ def apart(a: Plan, b: Plan) -> float:
 
 
 def test_more_are_not_made_up() -> None:
-    few = candidates(conv2d(k=1, h=1, w=1, c=1, r=1, s=1), MACHINE, k=50)
+    few = candidates(conv2d(k=1, h=1, w=1, c=1, r=1, s=1), MACHINE, count=50)
     assert len({str(plan) for plan in few}) == len(few) < 10
-    assert candidates(PROBLEM, MACHINE, k=1) == (solve(PROBLEM, MACHINE),)
-    with pytest.raises(ValueError, match="k is 0; at least one candidate is needed"):
-        candidates(PROBLEM, MACHINE, k=0)
+    assert candidates(PROBLEM, MACHINE, count=1) == (solve(PROBLEM, MACHINE),)
+    with pytest.raises(ValueError, match="count is 0; at least one candidate is needed"):
+        candidates(PROBLEM, MACHINE, count=0)
+
+
+def test_machines_have_names() -> None:
+    problem = conv2d(k=1, h=1, w=1, c=1, r=1, s=1)
+    named = "znver5,L2.size=524288"
+    assert candidates(problem, named) == candidates(problem, resolve(named))
+    with pytest.raises(UserError, match=r"unknown machine 'znver55'; did you mean 'znver5'\?"):
+        candidates(problem, "znver55")

@@ -92,7 +92,10 @@ def test_too_little_memory_is_no_bound(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("broken")
 def test_the_other_searches_go_on_too() -> None:
-    for plan in (*candidates(PROBLEM, MACHINE, k=2), solve(PROBLEM, MACHINE, solver="algorithm1")):
+    for plan in (
+        *candidates(PROBLEM, MACHINE, count=2),
+        solve(PROBLEM, MACHINE, solver="algorithm1"),
+    ):
         plan.check(PROBLEM)
         assert plan.prediction is not None
         assert plan.prediction.gap > 0
