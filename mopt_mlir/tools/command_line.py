@@ -146,8 +146,8 @@ def compile_options(arguments: argparse.Namespace) -> CompileOptions:
     )
 
 
-def add_machine_options(parser: Parser) -> None:
-    """What to plan for."""
+def add_machine_options(parser: Parser, threads: str = "default 1") -> None:
+    """What to plan for; `threads` says for how many cores unless told."""
     parser.add_argument(
         "--machine",
         default="auto",
@@ -159,7 +159,7 @@ def add_machine_options(parser: Parser) -> None:
         type=int,
         default=1,
         metavar="N",
-        help="cores to use, at most the machine's (default 1)",
+        help=f"cores to use, at most the machine's ({threads})",
     )
 
 

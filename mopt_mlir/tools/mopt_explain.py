@@ -49,7 +49,7 @@ def _parser() -> Parser:
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--entry", metavar="F", help="only the convolutions of this function")
     which.add_argument("--operator", metavar="NAME", help="only this operator of the list")
-    add_machine_options(parser)
+    add_machine_options(parser, "default: the plan's, else 1")
     parser.set_defaults(threads=None)  # of a plan that is carried it is told if it was asked for
     parser.add_argument(
         "--constant-weights",

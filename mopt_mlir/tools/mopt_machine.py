@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from textwrap import fill
 from typing import TYPE_CHECKING
 
 from mopt_mlir.tools.command_line import Parser, run_tool
@@ -23,6 +24,20 @@ user's cache directory, from where every tool takes them for the machine `host`.
 EPILOG = """\
 MOPT_CACHE_DIR names another cache directory. docs/machines.md describes the fields."""
 
+WIDTH = 100
+"""Of the lines of the help."""
+
+
+class _MachineParser(Parser):
+    """Looks the known machines up when they are to be printed, as that takes a while."""
+
+    def format_help(self) -> str:
+        from mopt_mlir.machine.registry import names
+
+        known = f"Known machines: {', '.join(names())}."
+        self.epilog = f"{fill(known, WIDTH, break_on_hyphens=False)}\n\n{EPILOG}"
+        return super().format_help()
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run mopt-machine on `argv`, by default the process's own: 0, or 1 after a message."""
@@ -30,7 +45,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> Parser:
-    parser = Parser(prog="mopt-machine", description=DESCRIPTION, epilog=EPILOG)
+    parser = _MachineParser(
+        prog="mopt-machine",
+        description=DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument(
         "machine",
         nargs="?",

@@ -597,6 +597,14 @@ def test_tool_measures_keeps_and_shows(
     assert "calibration: 1 core busy, measured 2026-01-31, doubtful" in field_line
 
 
+def test_help_names_the_known_machines(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    printed = capfd.readouterr().out
+    named = printed.partition("\nKnown machines: ")[2].partition(".\n")[0].replace("\n", " ")
+    assert set(named.split(", ")) == {path.stem for path in SHIPPED.glob("*.toml")}
+    assert max(map(len, printed.splitlines())) <= 100
+
+
 def test_tool_forgets(capfd: pytest.CaptureFixture[str]) -> None:
     path = calibration.store(measured())
     assert main(["--forget"]) == 0

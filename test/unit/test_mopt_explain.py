@@ -166,6 +166,12 @@ def test_other_threads_than_those_of_a_plan_are_told(run: Run) -> None:
     assert "warning: its plan is for 2 threads, but threads=1 was asked for; ask for" in errors
 
 
+def test_help_says_for_how_many_threads(run: Run) -> None:
+    code, text, _ = run("--help")
+    assert code == 0
+    assert "the machine's (default: the plan's, else 1)" in " ".join(text.split())
+
+
 def test_an_operator_of_table_1(run: Run) -> None:
     code, text, _ = run("--operator", "R11", "--machine", "znver5", "--threads", "2")
     assert code == 0
