@@ -21,7 +21,8 @@ from mopt_mlir.unicode_text import unescaped
 
 
 class UserError(Exception):
-    """What a user did wrong, with a way out: tools print it and exit with 1."""
+    """What a user did wrong, with a way out: tools print it and exit with 1. `location` is that of
+    a `Diagnostic`."""
 
     def __init__(self, message: str, location: str = "") -> None:
         super().__init__(message)
@@ -42,10 +43,17 @@ NOT_TILED = "not tiled"
 
 @dataclass(frozen=True)
 class Diagnostic:
-    severity: str  # "error", "warning", "remark" or "note"
-    location: str  # "file:line:col", "file" for all of it, or "" if unknown
+    """A message to the user; as a text, it is a line as MLIR's tools print it.
+
+    `severity` is "error", "warning", "remark" or "note". `location` is "file:line:col", "file" for
+    all of it, or "" if unknown. `topic` is what it is about, such as NOT_TILED, for sinks that
+    treat that differently.
+    """
+
+    severity: str
+    location: str
     message: str
-    topic: str = ""  # what it is about, such as NOT_TILED, for sinks that treat that differently
+    topic: str = ""
 
     def __str__(self) -> str:
         where = f"{self.location}: " if self.location else ""
@@ -67,7 +75,8 @@ _sink: ContextVar[Sink] = ContextVar("diagnostic_sink", default=to_stderr)
 
 @contextmanager
 def sink(handler: Sink) -> Iterator[None]:
-    """Send diagnostics to `handler` inside the `with` block."""
+    """Send diagnostics to `handler` inside the `with` block: those of the thread that enters it, as
+    each thread (more exactly, each `contextvars.Context`) has a sink of its own."""
     token = _sink.set(handler)
     try:
         yield

@@ -196,7 +196,8 @@ def _report(error: Exception, ours: Pass, operation: Any) -> None:
             "error",
             operation.location,
             f"'{ours.name}' failed, which is a mistake of its own: {type(error).__name__}: {error} "
-            f"({last.filename}:{last.lineno}); please report it",
+            f"({last.filename}:{last.lineno}); please report it, with the traceback that the "
+            f"logger '{_log.name}' has at level DEBUG",
         )
 
 

@@ -1,5 +1,7 @@
 """Mixed pipelines on the caller's own pass manager, with both bindings."""
 
+import logging
+import re
 import signal
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -121,6 +123,28 @@ def test_what_a_pass_raises_is_an_mlir_error(session, end, message):
     with pytest.raises(session.ir.MLIRError) as failure:
         session.run()
     assert message in "\n".join(d.message for d in failure.value.error_diagnostics)
+
+
+def test_the_traceback_of_a_mistake_is_where_the_message_says(session, caplog):
+    add_passes(session.manager, Probe(end="bug"))
+    with caplog.at_level(logging.DEBUG), pytest.raises(session.ir.MLIRError) as failure:
+        session.run()
+    (message,) = [diagnostic.message for diagnostic in failure.value.error_diagnostics]
+    told = re.search(r"please report it, with the traceback that the logger '(.+)' has at", message)
+    assert told
+    (record,) = [record for record in caplog.records if record.name == told[1]]
+    assert record.exc_info[0] is KeyError
+
+
+def test_a_sink_is_that_of_the_thread_that_entered_it(capsys):
+    seen: list[Diagnostic] = []
+    with sink(seen.append):
+        thread = Thread(target=emit, args=("remark", "", "there"))
+        thread.start()
+        thread.join()
+        emit("remark", "", "here")
+    assert [diagnostic.message for diagnostic in seen] == ["here"]
+    assert capsys.readouterr().err == "remark: there\n"
 
 
 def test_an_error_keeps_its_own_location(session):
