@@ -45,9 +45,9 @@ class Machine:
     `fma_latency` cycles. `frequency` is GHz under full vector load. `caches` is L1 to
     L3; `dram_bandwidth` GB/s for one core, `dram_bandwidth_all` for all. `capacity_factor` is the
     part of a cache that a tile may fill: with accesses that take turns, the least recently used
-    lines of a full one would be what is needed next. `pixel_room` is the part of a page that the
-    channels of a pixel in a tile take of L1 and L2, of pixels a page apart, all channels of each
-    together in memory; optional, None where they take no more than their lines.
+    lines of a full one would be what is needed next. `pixel_room` is the part of the distance
+    between pixels, all channels of each together in memory, that a pixel in a tile takes of L1 and
+    L2, see `model.room`; optional, None where it takes no more than its lines.
 
     `unit_bits` is the width of what one of these executes in one go: a wider vector takes several
     of its slots. Optional, None where vectors are not wider.

@@ -37,7 +37,7 @@ RANGES: Mapping[str, Range] = {
     "loads_per_cycle": _PER_CYCLE,
     "fma_latency": Range(1, 1000, "cycles"),
     "capacity_factor": Range(0.001, 1, "of a cache"),
-    "pixel_room": Range(0.001, 1, "of a page"),
+    "pixel_room": Range(0.001, 1, "of the distance between pixels"),
     "evicted_store_cycles": _CYCLES,
     "saved_line_cycles": _CYCLES,
     "crossing_cycles": _CYCLES,

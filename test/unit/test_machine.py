@@ -199,7 +199,10 @@ def test_writing_to_memory_is_optional_and_follows_the_cores() -> None:
         ("znver4,misprediction_cycles=0", "misprediction_cycles: 0.0 is not from 0.001 to 10000"),
         ("znver4,prefetch_into=L3", "prefetch_into: 'L3' is not L1, L2 or both"),
         ("znver4,unit_bits=300", "unit_bits: 300 is not one of 128, 256, 512"),
-        ("znver5,pixel_room=1.5", "pixel_room: 1.5 is not from 0.001 to 1 of a page"),
+        (
+            "znver5,pixel_room=1.5",
+            "pixel_room: 1.5 is not from 0.001 to 1 of the distance between pixels",
+        ),
         ("znver5,capacity_factor=1.5", "capacity_factor: 1.5 is not from 0.001 to 1 of a cache"),
         ("znver5,L1.line=48", "L1.line: 48 is not a power of two"),
         ("znver5,L1.size=1000", "L1.size: 1000 is not a multiple of 12 ways of 64 bytes"),
