@@ -74,10 +74,16 @@ class Prediction:
 
 @dataclass(frozen=True)
 class Plan:
-    """`levels` are outermost first and a subset of LEVELS in that order; `parallel` splits the
-    outermost level's tile (e.g. `{"k": 2}`) between cores; `packing` is one of PACKINGS;
-    `nontemporal` stores of the output go past the caches; output, and what later register tiles
-    read, is asked for into `prefetch`, one of PREFETCH_LEVELS (see `Machine.prefetch_into`)."""
+    """How one convolution is computed.
+
+    `machine` names the machine that it is made for, with overrides, and `threads` is how many cores
+    it may use. `microkernel` is what is computed at a time, in registers. `levels` are outermost
+    first and a subset of LEVELS in that order; `parallel` splits the outermost level's tile (e.g.
+    `{"k": 2}`) between cores; `packing` is one of PACKINGS; `nontemporal` stores of the output go
+    past the caches; output, and what later register tiles read, is asked for into `prefetch`, one
+    of PREFETCH_LEVELS (see `Machine.prefetch_into`). `prediction` is what the model says of it,
+    None of a plan that is not the solver's.
+    """
 
     machine: str
     threads: int
@@ -126,7 +132,8 @@ class Plan:
         return self.levels[position - 1].tile
 
     def check(self, problem: Problem) -> None:
-        """Raise DataError, naming the field, where this plan does not fit `problem`."""
+        """Raise DataError (a ValueError), naming the field, where this plan does not fit
+        `problem`."""
         self.microkernel.check(problem)
         if self.threads < 1:
             raise DataError(f"threads = {self.threads} is not positive")
@@ -198,8 +205,8 @@ class Plan:
 
     @staticmethod
     def from_dict(data: Mapping[str, Any]) -> Plan:
-        """The inverse of `as_dict`. Raises DataError, naming the field, for one that is missing,
-        unknown or of the wrong kind."""
+        """The inverse of `as_dict`. Raises DataError (a ValueError), naming the field, for one that
+        is missing, unknown or of the wrong kind."""
         plan = Record.of(data, _names(Plan), "the plan")
         kernel = plan.record("microkernel", _names(Microkernel))
         return Plan(

@@ -226,10 +226,13 @@ def conv2d(
     weights: str = "fchw",
     element: ElementType | str = ElementType.F32,
 ) -> Problem:
-    """A dense 2-d convolution; `h`, `w` are output sizes and the input is already padded.
+    """A dense 2-d convolution of `n` images, from `c` to `k` channels, with filters of `r` by `s`
+    taps; `h`, `w` are output sizes and the input is already padded.
 
-    `layout` is `nchw` or `nhwc` (input and output), `weights` is `fchw`, `hwcf` or `fhwc`, and
-    `element` `f32` or `f64`. Raises ValueError for others.
+    All of them, and `stride` and `dilation`, of rows and columns, are 1 or more, in elements; plans
+    are made for sizes up to MOST_POINTS. `layout` is `nchw` or `nhwc` (input and output), `weights`
+    is `fchw`, `hwcf` or `fhwc`, and `element` `f32` or `f64`. Raises ValueError for another layout
+    or element.
     """
     element = ElementType(element)
     sh, sw = (stride, stride) if isinstance(stride, int) else stride

@@ -32,9 +32,7 @@ class PlanningPass(Pass):
         TIME_LIMIT,
         help="seconds per convolution, after which the best plan so far is taken, with a remark",
     )
-    gap: float = option(
-        GAP, help="stop when no other plan to choose from can be better by a larger part"
-    )
+    gap: float = option(GAP, help="stop once no other plan can be better by more than this part")
     plan_cache: bool = option(True, help="keep plans in the user's cache directory")
     jobs: int = option(1, help="processes that plan, each another convolution")
 

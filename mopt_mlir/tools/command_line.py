@@ -31,7 +31,7 @@ class Parser(argparse.ArgumentParser):
         )
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """As argparse does; of an option that there is not, it is said what is near."""
+        """As argparse does; for an unknown option, a similar one is named."""
         known, unknown = self.parse_known_args(args, namespace)
         if unknown:
             name = unknown[0].partition("=")[0]

@@ -34,8 +34,8 @@ long that took, GFLOP/s, the share of this host's measured FMA peak, and the err
 result is further from the float64 reference than rounding can explain."""
 
 NOTES = """\
-classes: the innermost loops over the L3, L2 and L1 tiles, outermost first, from the last one on
-that moves the input; in "wk" k is the innermost, and w is around it
+classes: at L3, L2 and L1, the innermost loop over tiles that moves the input and those inside it,
+outermost first; in "wk" k is the innermost, and w is around it
 bottleneck: what the model expects to take longest: computing, packing weights, moving data from a
 memory level, or handing out work to cores (parallel)
 solve: what finding the plan took; next to nothing if it was found before and kept on disk

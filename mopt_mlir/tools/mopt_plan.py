@@ -35,8 +35,8 @@ The input is MLIR, a list of sizes in JSON, or table1: the 32 convolutions of Yo
 and MobileNet in Table 1 of the paper."""
 
 NOTES = """\
-classes: the innermost loops over the L3, L2 and L1 tiles, outermost first, from the last one on
-that moves the input; in "wk" k is the innermost, and w is around it
+classes: at L3, L2 and L1, the innermost loop over tiles that moves the input and those inside it,
+outermost first; in "wk" k is the innermost, and w is around it
 registers: the outputs that a core holds in registers
 parallel: into how many parts a dim is split between cores
 bottleneck: what the model expects to take longest: computing, packing weights, moving data from a
