@@ -54,7 +54,7 @@ bench-smoke: $(STAMP) ## measure and check a sample of operators, a few minutes
 bench-solver: $(STAMP) ## measure how fast plans are proven, about ten minutes, and write docs/model.md
 	$(BIN)/python -m benchmarks.solver
 
-bench-peers: $(PEERS_STAMP) ## install the peers that `make bench` measures, about 2 GB
+bench-peers: $(PEERS_STAMP) ## install the peers that `make bench` measures, about 2 GB (needs a C++ compiler)
 
 $(PEERS_STAMP): benchmarks/peers/requirements.txt benchmarks/peers/onednn_driver.cpp
 	@echo "Installing peers into $(PEERS), about 2 GB (once) ..."

@@ -20,6 +20,8 @@ from mopt_mlir.linalg import decomposition
 from mopt_mlir.lowering.entries import annotate_entries
 from mopt_mlir.pipeline.loading import load_module
 
+DOCS = Path(__file__).resolve().parents[2] / "docs" / "embedding.md"
+
 F32 = np.float32
 
 ADD = """
@@ -629,6 +631,22 @@ def test_bindings_that_cannot_take_a_softmax_apart_say_that_it_is_left(
               -> tensor<8xf32>
           return %0 : tensor<8xf32>
         }""")
+
+
+def test_functions_of_the_documented_types_have_an_entry(told):
+    numbers = ("f32", "f64", "index", "i1", "i8", "i16", "i32", "i64")
+    elements = (*numbers, "f16", "complex<f32>", "complex<f64>")
+    others = ("bf16", "i4", "i24", "ui8")
+    types = [*(f"memref<4x{element}>" for element in (*elements, *others))]
+    types += [*elements, *others, "memref<*xf32>"]
+    functions = [f"func.func @f{at}(%a: {type_}) {{ return }}" for at, type_ in enumerate(types)]
+    found = mopt_mlir.compile("\n".join(functions), machine="generic-avx2", passes="")
+    known = [types[int(name.removeprefix("f"))] for name in found]
+    assert known == [*types[: len(elements)], *numbers]
+    assert len(told) == len(types) - len(known)
+    assert all("cannot be called from C" in diagnostic.message for diagnostic in told)
+    text = DOCS.read_text().partition("has an entry if")[2].partition("## ")[0]
+    assert all(f"`{element}`" in text for element in elements)
 
 
 def test_an_axis_of_one_element_has_any_stride():

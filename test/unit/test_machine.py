@@ -25,6 +25,7 @@ from mopt_mlir.machine.files import read
 from mopt_mlir.machine.registry import SHIPPED, describe, shipped
 from mopt_mlir.problem import ElementType
 
+DOCS = Path(__file__).resolve().parents[2] / "docs" / "machines.md"
 AVX2 = frozenset({"avx2", "fma"})
 AVX512 = AVX2 | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
 ZEN5 = HostFacts("x86_64", "znver5", ("zen5", "zen4", "x86_64_v4", "x86_64_v3"), AVX512)
@@ -828,3 +829,6 @@ def test_json_has_value_unit_and_source_of_each_field() -> None:
     assert data["fields"]["cores"] == {
         "value": 2, "unit": "", "source": "override", "detail": "cores=2",
     }  # fmt: skip
+    described = DOCS.read_text()
+    for key in (*data, *data["fields"]["cores"]):
+        assert f"`{key}`" in described, key

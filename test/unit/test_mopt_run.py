@@ -26,6 +26,8 @@ from mopt_mlir.measuring.peak import measure_peak
 from mopt_mlir.measuring.running import time_runs
 from mopt_mlir.tools.mopt_run import main
 
+DOCS = Path(__file__).resolve().parents[2] / "docs" / "embedding.md"
+
 CONV = """
 func.func @conv(%i: memref<1x4x8x8xi32, strided<[256, 64, 8, 1], offset: 4>>,
                 %w: memref<2x4x3x3xi32>, %o: memref<1x2x6x6xi32>) {
@@ -106,6 +108,9 @@ def test_json_has_it_all(run):
     assert 0 < data["seconds"]["min"] <= data["seconds"]["median"] <= data["seconds"]["max"]
     assert data["share_of_peak"] == pytest.approx(data["gflops"] / data["peak_gflops"])
     assert 0 <= data["error"]["of_bound"] <= 1
+    described = DOCS.read_text()
+    for key in (*data, *data["seconds"], *data["error"]):
+        assert f"`{key}`" in described, key
 
 
 def test_integers_and_buffers_with_gaps(run):
