@@ -232,11 +232,14 @@ def conv2d(
     All of them, and `stride` and `dilation`, of rows and columns, are 1 or more, in elements; plans
     are made for sizes up to MOST_POINTS. `layout` is `nchw` or `nhwc` (input and output), `weights`
     is `fchw`, `hwcf` or `fhwc`, and `element` `f32` or `f64`. Raises ValueError for another layout
-    or element.
+    or element, and for a size, stride or dilation that is not a positive integer.
     """
     element = ElementType(element)
-    sh, sw = (stride, stride) if isinstance(stride, int) else stride
-    dh, dw = (dilation, dilation) if isinstance(dilation, int) else dilation
+    extents = {"n": n, "k": k, "h": h, "w": w, "c": c, "r": r, "s": s}
+    for name, extent in extents.items():
+        _check_positive(name, extent)
+    sh, sw = _pair("stride", stride)
+    dh, dw = _pair("dilation", dilation)
     rows, columns = LinearForm.of(h=sh, r=dh), LinearForm.of(w=sw, s=dw)
     n_, k_, c_ = LinearForm.of(n=1), LinearForm.of(k=1), LinearForm.of(c=1)
     h_, w_, r_, s_ = (LinearForm.of(**{d: 1}) for d in "hwrs")
@@ -249,7 +252,6 @@ def conv2d(
         raise ValueError(f"unknown layout {layout!r}; known: {', '.join(images)}")
     if weights not in filters:
         raise ValueError(f"unknown weight layout {weights!r}; known: {', '.join(filters)}")
-    extents = {"n": n, "k": k, "h": h, "w": w, "c": c, "r": r, "s": s}
     roles = (
         *(Role.BATCH, Role.OUT_CHANNEL, Role.IMAGE, Role.IMAGE),
         *(Role.CHANNEL, Role.FILTER, Role.FILTER),
@@ -262,6 +264,19 @@ def conv2d(
         dense("weights", element, filters[weights], extents),
         dense("output", element, output_axes, extents),
     )
+
+
+def _check_positive(name: str, value: int) -> None:
+    if not isinstance(value, int) or value < 1:
+        raise ValueError(f"{name} is {value!r}, not a positive integer")
+
+
+def _pair(name: str, value: int | tuple[int, int]) -> tuple[int, int]:
+    """For rows and for columns."""
+    rows, columns = value if isinstance(value, tuple | list) else (value, value)
+    for one in (rows, columns):
+        _check_positive(name, one)
+    return rows, columns
 
 
 def dense(

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from math import inf
+from typing import Any
 
 import numpy as np
 import pytest
@@ -72,6 +73,16 @@ def test_machines_and_elements_by_their_names() -> None:
         solve(problem, "haswel")
     with pytest.raises(ValueError, match="'f16' is not a valid ElementType"):
         conv2d(**sizes, element="f16")
+
+
+@pytest.mark.parametrize("value", [0, -3, 1.5])
+@pytest.mark.parametrize("argument", [*"nkhwcrs", "stride", "dilation"])
+def test_sizes_strides_and_dilations_are_positive_integers(argument: str, value: Any) -> None:
+    arguments: dict[str, Any] = {"k": 16, "h": 8, "w": 8, "c": 8, "r": 3, "s": 3}
+    pairs = [(2, value), (value, 2)] if argument in ("stride", "dilation") else []
+    for wrong in (value, *pairs):
+        with pytest.raises(ValueError, match=f"^{argument} is {value}, not a positive integer$"):
+            conv2d(**arguments | {argument: wrong})
 
 
 def test_local_searches_that_begin_with_small_tiles_find_the_best_plan_without_scip(
