@@ -9,28 +9,19 @@ from mopt_mlir.diagnostics import UserError
 from mopt_mlir.pipeline.pass_base import Pass
 from mopt_mlir.wording import instead_of
 
-REGISTRY: dict[str, str | type[Pass]] = {
+REGISTRY = {
     "mopt-analyze": "mopt_mlir.passes.analyze:AnalyzePass",
     "mopt-tile": "mopt_mlir.passes.tile:TilePass",
     "mopt-lower-to-llvm": "mopt_mlir.passes.lower_to_llvm:LowerToLLVMPass",
 }
-"""Pass name -> "module:Class", or the class itself."""
-
-
-def register(cls: type[Pass]) -> type[Pass]:
-    """Make a pass known by its name, to pipelines and to mopt-opt in this process; a decorator."""
-    REGISTRY[cls.name] = cls
-    return cls
+"""Pass name -> "module:Class"."""
 
 
 def load(name: str) -> type[Pass]:
     """The class of the pass `name`; UserError, with a way out, if there is none."""
     if name not in REGISTRY:
         raise UserError(f"no pass of mopt-mlir is called '{name}'; {instead_of(name, REGISTRY)}")
-    entry = REGISTRY[name]
-    if not isinstance(entry, str):
-        return entry
-    module, _, cls = entry.partition(":")
+    module, _, cls = REGISTRY[name].partition(":")
     found: type[Pass] = getattr(import_module(module), cls)
     return found
 

@@ -51,7 +51,7 @@ class Crash(Pass):
 def run(capfd, monkeypatch, tmp_path):
     """Run mopt-opt in an empty directory; exit code, standard output, standard error."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setitem(REGISTRY, "test-crash", Crash)
+    monkeypatch.setitem(REGISTRY, "test-crash", f"{__name__}:Crash")
     (tmp_path / "good.mlir").write_text(GOOD)
     (tmp_path / "bad.mlir").write_text(BAD)
 
