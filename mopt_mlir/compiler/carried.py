@@ -13,7 +13,6 @@ from mopt_mlir.normal_form import normalise
 from mopt_mlir.operations import inside
 from mopt_mlir.plain_data import DataError
 from mopt_mlir.planning import plan_attribute
-from mopt_mlir.wording import counted
 
 if TYPE_CHECKING:
     from mopt_mlir.compiler.options import CompileOptions
@@ -21,20 +20,12 @@ if TYPE_CHECKING:
     from mopt_mlir.plan import Plan
     from mopt_mlir.problem import Problem
 
-_WAY_OUT = f"or leave out '{plan_attribute.NAME}' to have it planned anew"
-
 
 def compare_plans(module: Any, options: CompileOptions, target: Target) -> None:
     """Warn of plans in `module` for other threads than the options' and for wider vectors than the
     target's: plans are taken as they are."""
     for operation, problem, plan in _plans(module):
-        if plan.threads != options.threads:
-            emit(
-                "warning",
-                operation.location,
-                f"its plan is for {counted(plan.threads, 'thread')}, but threads="
-                f"{options.threads} was asked for; ask for threads={plan.threads}, {_WAY_OUT}",
-            )
+        plan_attribute.compare_threads(plan, options.threads, operation.location)
         bits, widest = (
             8 * problem.output.element.size * plan.microkernel.vector,
             vector_unit(target),
@@ -44,7 +35,8 @@ def compare_plans(module: Any, options: CompileOptions, target: Target) -> None:
                 "warning",
                 operation.location,
                 f"its plan is for vectors of {bits} bits, but CPU '{target.cpu}' has "
-                f"{widest.bits}: expect a fraction of its speed; name another CPU, {_WAY_OUT}",
+                f"{widest.bits}: expect a fraction of its speed; name another CPU, "
+                f"{plan_attribute.PLAN_ANEW}",
             )
 
 

@@ -18,7 +18,7 @@ from mopt_mlir.machine.spec import AUTO, MachineSpec
 from mopt_mlir.pipeline.loading import errors_raised, keep_only, load_module
 from mopt_mlir.plan import Plan
 from mopt_mlir.planning.operators import OF_LISTS_ONLY, is_list, names_of, read_list
-from mopt_mlir.planning.plan_attribute import NAME
+from mopt_mlir.planning.plan_attribute import NAME, compare_threads
 from mopt_mlir.planning.planner import Planner, unplanned
 from mopt_mlir.planning.solving import Planning, Request
 from mopt_mlir.problem import NoPlanError, Problem
@@ -123,7 +123,8 @@ def _of_module(
             chosen = _machine_of(planned.plan, planning.machine, operation.location)
         spec = planned.plan.machine if machine == AUTO else machine
         _check_cores(planned.plan, chosen, spec, operation.location)
-        _compare_threads(planned.plan, threads, operation.location)
+        if threads is not None:
+            compare_threads(planned.plan, threads, operation.location)
         constant = planned.constant is not None
         subject = _Subject(planned.problem, chosen, planned.plan, constant)
         _, _, places = groups.setdefault(repr(subject), (subject, name, []))
@@ -164,17 +165,6 @@ def _check_cores(plan: Plan, machine: Machine, spec: str, location: Any) -> None
             f"{counted(machine.cores, 'core')}; name one with as many, as in --machine "
             f"{MachineSpec.parse(spec).but('cores', plan.threads)}",
             describe(location),
-        )
-
-
-def _compare_threads(plan: Plan, threads: int | None, location: Any) -> None:
-    """Warn of a plan for other threads than were asked for: it is explained as it is."""
-    if threads is not None and plan.threads != threads:
-        emit(
-            "warning",
-            location,
-            f"its plan is for {counted(plan.threads, 'thread')}, but threads={threads} was asked "
-            f"for; ask for threads={plan.threads}, or leave out '{NAME}' to have it planned anew",
         )
 
 

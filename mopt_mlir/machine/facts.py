@@ -253,7 +253,7 @@ def affinity() -> frozenset[int]:
 @cache
 def model_name(cpuinfo: Path = CPUINFO) -> str:
     """The CPU's own name for itself, or what Python calls the processor."""
-    named = re.search(r"^model name\s*:\s*(.+)$", _text(cpuinfo), re.MULTILINE)
+    named = re.search(r"^model name\s*:\s*(.+)$", text_of(cpuinfo), re.MULTILINE)
     return " ".join(named[1].split()) if named else platform.processor()
 
 
@@ -263,7 +263,7 @@ def _siblings(sysfs: Path) -> dict[int, frozenset[int]]:
     return {
         int(cpu.name[3:]): siblings
         for cpu in sysfs.glob("cpu[0-9]*")
-        if (siblings := _cpu_list(_text(cpu / "topology/thread_siblings_list")))
+        if (siblings := _cpu_list(text_of(cpu / "topology/thread_siblings_list")))
     }
 
 
@@ -279,8 +279,8 @@ def _last_sharers(sysfs: Path) -> dict[int, frozenset[int]]:
 
 def _quota(cgroup: Path) -> float | None:
     """How many CPUs' time this process's container has, by version 2 of cgroups or by 1."""
-    new = _text(cgroup / "cpu.max").split()
-    old = [_text(cgroup / "cpu" / f"cpu.cfs_{name}_us") for name in ("quota", "period")]
+    new = text_of(cgroup / "cpu.max").split()
+    old = [text_of(cgroup / "cpu" / f"cpu.cfs_{name}_us") for name in ("quota", "period")]
     for quota, period in (new, old) if len(new) == 2 else (old,):
         if quota.isdigit() and period.isdigit() and int(quota) and int(period):
             return int(quota) / int(period)
@@ -291,17 +291,18 @@ def _caches(cpu: Path) -> dict[str, CacheFacts]:
     """Data and unified caches by name; empty where sysfs does not describe them."""
     caches = {}
     for index in sorted(cpu.glob("cache/index*")):
-        if _text(index / "type") in ("Data", "Unified"):
-            caches[f"L{_text(index / 'level')}"] = CacheFacts(
-                size=_bytes(_text(index / "size")),
-                line=_bytes(_text(index / "coherency_line_size")),
-                ways=_bytes(_text(index / "ways_of_associativity")),
-                sharers=_cpu_list(_text(index / "shared_cpu_list")),
+        if text_of(index / "type") in ("Data", "Unified"):
+            caches[f"L{text_of(index / 'level')}"] = CacheFacts(
+                size=_bytes(text_of(index / "size")),
+                line=_bytes(text_of(index / "coherency_line_size")),
+                ways=_bytes(text_of(index / "ways_of_associativity")),
+                sharers=_cpu_list(text_of(index / "shared_cpu_list")),
             )
     return caches
 
 
-def _text(path: Path) -> str:
+def text_of(path: Path) -> str:
+    """What the system says there, without space around it; nothing if it does not."""
     try:
         return path.read_text().strip()
     except (OSError, UnicodeDecodeError):

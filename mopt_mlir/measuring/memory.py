@@ -7,7 +7,7 @@ from math import inf
 from pathlib import Path
 
 from mopt_mlir.diagnostics import UserError
-from mopt_mlir.machine.facts import CGROUP
+from mopt_mlir.machine.facts import CGROUP, text_of
 
 _MEMINFO = Path("/proc/meminfo")
 
@@ -26,7 +26,7 @@ def check_memory(
 
 def _of_machine(meminfo: Path) -> float:
     """Bytes that are free; infinite where the OS does not say."""
-    found = re.search(r"^MemAvailable:\s*(\d+) kB", _text(meminfo), re.MULTILINE)
+    found = re.search(r"^MemAvailable:\s*(\d+) kB", text_of(meminfo), re.MULTILINE)
     return int(found[1]) << 10 if found else inf
 
 
@@ -41,15 +41,8 @@ def _of_container(cgroup: Path) -> float:
 
 def _left(cgroup: Path, limit: str, used: str, kept: str) -> float:
     """What those files say, with what holds files now, `kept` in `memory.stat`."""
-    most, current = _text(cgroup / limit).strip(), _text(cgroup / used).strip()
+    most, current = text_of(cgroup / limit), text_of(cgroup / used)
     if not (most.isdigit() and current.isdigit()):
         return inf
-    files = re.search(rf"^{kept} (\d+)", _text(cgroup / "memory.stat"), re.MULTILINE)
+    files = re.search(rf"^{kept} (\d+)", text_of(cgroup / "memory.stat"), re.MULTILINE)
     return max(0, int(most) - int(current) + (int(files[1]) if files else 0))
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text()
-    except OSError:
-        return ""

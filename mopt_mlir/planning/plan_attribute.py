@@ -5,14 +5,32 @@ from __future__ import annotations
 from typing import Any
 
 from mopt_mlir.bindings import Bindings
+from mopt_mlir.diagnostics import emit
 from mopt_mlir.plain_data import DataError
 from mopt_mlir.plan import Plan
 from mopt_mlir.unicode_text import is_unicode
+from mopt_mlir.wording import counted
 
 NAME = "mopt.plan"
 
 MOST_BITS = 64
 """Of an integer: asked for the value of a larger one, MLIR ends the process."""
+
+
+PLAN_ANEW = f"or leave out '{NAME}' to have it planned anew"
+"""The way out with each plan that does not suit what is asked for."""
+
+
+def compare_threads(plan: Plan, threads: int, location: Any) -> None:
+    """Warn of a plan that an operation carries for other threads than were asked for: it is taken
+    as it is."""
+    if plan.threads != threads:
+        emit(
+            "warning",
+            location,
+            f"its plan is for {counted(plan.threads, 'thread')}, but threads={threads} was asked "
+            f"for; ask for threads={plan.threads}, {PLAN_ANEW}",
+        )
 
 
 def attach(operation: Any, plan: Plan, bindings: Bindings) -> None:

@@ -163,6 +163,15 @@ def add_machine_options(parser: Parser, threads: str = "default 1") -> None:
     )
 
 
+def add_constant_weights_option(parser: Parser) -> None:
+    """Whether to plan the operators of a list for weights that are constants."""
+    parser.add_argument(
+        "--constant-weights",
+        action="store_true",
+        help="the weights of a list are known at compile time, so that packing them is free",
+    )
+
+
 def add_jobs_option(parser: Parser) -> None:
     """How many convolutions to plan at the same time."""
     parser.add_argument(

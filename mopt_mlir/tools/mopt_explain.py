@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from mopt_mlir.tools.command_line import (
     Parser,
+    add_constant_weights_option,
     add_machine_options,
     add_plan_cache_option,
     run_tool,
@@ -51,11 +52,7 @@ def _parser() -> Parser:
     which.add_argument("--operator", metavar="NAME", help="only this operator of the list")
     add_machine_options(parser, "default: the plan's, else 1")
     parser.set_defaults(threads=None)  # of a plan that is carried it is told if it was asked for
-    parser.add_argument(
-        "--constant-weights",
-        action="store_true",
-        help="the weights of a list are known at compile time, so that packing them is free",
-    )
+    add_constant_weights_option(parser)
     parser.add_argument(
         "--format", choices=FORMATS, default="text", help="of the output (default text)"
     )

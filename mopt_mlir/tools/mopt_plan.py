@@ -13,6 +13,7 @@ from mopt_mlir import units
 from mopt_mlir.plan import GAP, TIME_LIMIT
 from mopt_mlir.tools.command_line import (
     Parser,
+    add_constant_weights_option,
     add_jobs_option,
     add_machine_options,
     add_plan_cache_option,
@@ -66,11 +67,7 @@ def _parser() -> Parser:
         "input", nargs="?", help="table1, a .json file, or MLIR (- for standard input)"
     )
     add_machine_options(parser)
-    parser.add_argument(
-        "--constant-weights",
-        action="store_true",
-        help="the weights of a list are known at compile time, so that packing them is free",
-    )
+    add_constant_weights_option(parser)
     parser.add_argument(
         "--solver",
         default="exact",
