@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import fspath
 from typing import Any
 
@@ -44,7 +44,8 @@ class Planned:
 
     def record(self) -> dict[str, Any]:
         """Plain data. `seconds` is what finding the plan took, `cost` and `lower_bound` are seconds
-        of the model, `tiles` sizes in elements per level."""
+        of the model, `tiles` sizes in elements per level, `plan` is the plan without a
+        prediction."""
         plan = self.solution.plan
         data = plan.as_dict()
         predicted = data["prediction"]
@@ -63,6 +64,7 @@ class Planned:
             "parallel": data["parallel"],
             "packing": data["packing"],
             "bottleneck": predicted["bottleneck"],
+            "plan": replace(plan, prediction=None).as_dict(),
         }
 
 

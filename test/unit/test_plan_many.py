@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -206,7 +207,7 @@ def test_a_record_tells_all(small: Path) -> None:
     assert json.loads(json.dumps(record)) == record
     assert list(record) == [
         *("operator", "machine", "threads", "seconds", "cached", "cost", "lower_bound", "gap"),
-        *("classes", "tiles", "microkernel", "parallel", "packing", "bottleneck"),
+        *("classes", "tiles", "microkernel", "parallel", "packing", "bottleneck", "plan"),
     ]
     assert (record["operator"], record["machine"], record["threads"]) == ("first", "znver5", 2)
     assert 0 < record["lower_bound"] <= record["cost"]
@@ -216,6 +217,13 @@ def test_a_record_tells_all(small: Path) -> None:
         assert record["classes"][level]
         assert set(record["tiles"][level]) == {"k", "h", "w", "c", "r", "s"}
     assert record["bottleneck"] in ("compute", "L1", "L2", "L3", "DRAM", "packing")
+
+
+def test_a_record_has_the_plan_itself(small: Path) -> None:
+    for planned in plan_many(small, machine="znver4", jobs=1):
+        plan = Plan.from_dict(json.loads(json.dumps(planned.record()))["plan"])
+        assert plan == replace(planned.solution.plan, prediction=None)
+        assert plan.prefetch == "L2"  # which other keys do not tell
 
 
 def test_equal_operators_are_solved_once_and_kept(
