@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from mopt_mlir.diagnostics import UserError
-from mopt_mlir.normal_form import normalise
+from mopt_mlir.normal_form import normalised
 from mopt_mlir.planning import operators
 from mopt_mlir.problem import ElementType, Problem, conv2d
 from mopt_mlir.wording import instead_of
@@ -66,7 +66,7 @@ def problem_of(workload: Workload) -> Problem:
         weights=weights,
         element=ElementType(workload.element),
     )
-    return normalise(problem)[0]
+    return normalised(problem)
 
 
 def _check_names(names: Sequence[str]) -> None:

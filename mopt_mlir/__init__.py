@@ -15,10 +15,12 @@ if TYPE_CHECKING:
     from mopt_mlir.compiler.executable import Executable
     from mopt_mlir.diagnostics import Diagnostic, UserError, sink
     from mopt_mlir.machine import Machine
+    from mopt_mlir.normal_form import normalised
     from mopt_mlir.pipeline.steps import add_passes
     from mopt_mlir.plan import Plan
+    from mopt_mlir.planning.by_hand import solve
+    from mopt_mlir.planning.plan_attribute import attach_plan, attached_plan
     from mopt_mlir.problem import Problem, conv2d
-    from mopt_mlir.solver import solve
 
 __all__ = [
     "Diagnostic",
@@ -28,8 +30,11 @@ __all__ = [
     "Problem",
     "UserError",
     "add_passes",
+    "attach_plan",
+    "attached_plan",
     "compile",
     "conv2d",
+    "normalised",
     "sink",
     "solve",
 ]
@@ -45,7 +50,10 @@ _HOMES = {
     "Plan": "plan",
     "Problem": "problem",
     "conv2d": "problem",
-    "solve": "solver",
+    "normalised": "normal_form",
+    "solve": "planning.by_hand",
+    "attach_plan": "planning.plan_attribute",
+    "attached_plan": "planning.plan_attribute",
 }
 
 

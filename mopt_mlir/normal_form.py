@@ -40,6 +40,12 @@ def normalise(problem: Problem) -> tuple[Problem, Groups]:
     return problem, groups
 
 
+def normalised(problem: Problem) -> Problem:
+    """`problem` as plans are made for it, and `mopt-tile` takes it: without dims of extent 1, and
+    with image dims fused where that is exact (see `normalise`)."""
+    return normalise(problem)[0]
+
+
 def _without_single(tensor: Tensor) -> tuple[Tensor, tuple[tuple[int, ...], ...]]:
     """`tensor` with last axes of a single element made a part of the one before them, and which of
     its axes make up each one that is left."""

@@ -9,7 +9,7 @@ from mopt_mlir.bindings import bindings_of
 from mopt_mlir.diagnostics import emit
 from mopt_mlir.linalg.extract import UnsupportedError, extract
 from mopt_mlir.lowering.target import vector_unit
-from mopt_mlir.normal_form import normalise
+from mopt_mlir.normal_form import normalised
 from mopt_mlir.operations import inside
 from mopt_mlir.plain_data import DataError
 from mopt_mlir.planning import plan_attribute
@@ -48,7 +48,7 @@ def _plans(module: Any) -> Iterator[tuple[Any, Problem, Plan]]:
             plan = plan_attribute.attached(operation, bindings)
             if plan is None:
                 continue
-            problem, _ = normalise(extract(operation, bindings).problem)
+            problem = normalised(extract(operation, bindings).problem)
             plan.check(problem)
         except (DataError, UnsupportedError):
             continue

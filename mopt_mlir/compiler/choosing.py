@@ -24,7 +24,7 @@ from mopt_mlir.linalg.extract import Convolution
 from mopt_mlir.linalg.isolation import ENTRY, isolate
 from mopt_mlir.machine.facts import observe
 from mopt_mlir.machine.flushing import flush_caches
-from mopt_mlir.normal_form import normalise
+from mopt_mlir.normal_form import normalised
 from mopt_mlir.plan import TIME_LIMIT, Plan
 from mopt_mlir.planning import plan_attribute
 from mopt_mlir.planning.plan_cache import version
@@ -71,7 +71,7 @@ class _Chooser:
     chosen: dict[tuple[Problem, bool], Plan | None] = field(default_factory=dict)
 
     def choose(self, convolution: Convolution) -> None:
-        problem, _ = normalise(convolution.problem)
+        problem = normalised(convolution.problem)
         constant = constant_value(convolution.weights, self.bindings)
         key = problem, constant is not None
         if key not in self.chosen:

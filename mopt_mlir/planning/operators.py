@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mopt_mlir.diagnostics import UserError, describe
-from mopt_mlir.normal_form import normalise
+from mopt_mlir.normal_form import normalised
 from mopt_mlir.problem import ElementType, Problem, conv2d
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def operators_of(module: Any) -> tuple[Operator, ...]:
     return tuple(
         Operator(
             name,
-            normalise(convolution.problem)[0],
+            normalised(convolution.problem),
             constant_value(convolution.weights, bindings) is not None,
             describe(convolution.operation.location),
         )
@@ -173,7 +173,7 @@ def _problem(row: Mapping[str, Any]) -> Problem:
         weights=weights,
         element=ElementType(_one_of(_ELEMENTS, row, "element")),
     )
-    return normalise(problem)[0]
+    return normalised(problem)
 
 
 def _is_name(value: Any) -> bool:

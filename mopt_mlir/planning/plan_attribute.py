@@ -1,11 +1,17 @@
-"""A plan as the dictionary attribute `mopt.plan` of an operation, and back."""
+"""A plan as the dictionary attribute `mopt.plan` of an operation, and back.
+
+`attach_plan` and `attached_plan` are for programs that use this package; what is wrong there is
+located. `attach` and `attached` are for those who know the operation and its bindings already.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
-from mopt_mlir.bindings import Bindings
-from mopt_mlir.diagnostics import emit
+from mopt_mlir.bindings import Bindings, bindings_of
+from mopt_mlir.diagnostics import UserError, describe, emit
+from mopt_mlir.linalg.extract import UnsupportedError, extract
+from mopt_mlir.normal_form import normalised
 from mopt_mlir.plain_data import DataError
 from mopt_mlir.plan import Plan
 from mopt_mlir.unicode_text import is_unicode
@@ -16,9 +22,47 @@ NAME = "mopt.plan"
 MOST_BITS = 64
 """Of an integer: asked for the value of a larger one, MLIR ends the process."""
 
-
 PLAN_ANEW = f"or leave out '{NAME}' to have it planned anew"
 """The way out with each plan that does not suit what is asked for."""
+
+
+def attach_plan(operation: Any, plan: Plan) -> None:
+    """Have `operation`, a convolution of any MLIR Python bindings, carry `plan` as its attribute
+    `mopt.plan`, in place of another one: `mopt-tile` then does what it says.
+
+    Raises UserError, located at the operation, if that is not what `mopt-tile` takes, or if `plan`
+    does not fit it; TypeError for what is not of MLIR's bindings.
+    """
+    bindings, operation = bindings_of(operation), operation.operation
+    with operation.context, operation.location:
+        try:
+            if not operation.name.startswith("linalg."):
+                raise UnsupportedError("it is not a convolution")
+            plan.check(normalised(extract(operation, bindings).problem))
+        except UnsupportedError as reason:
+            message = f"'{operation.name}' is not tiled: {reason}"
+            raise UserError(message, describe(operation.location)) from None
+        except DataError as error:
+            raise _refused(operation, error) from None
+        attach(operation, plan, bindings)
+
+
+def attached_plan(operation: Any) -> Plan | None:
+    """The plan that `operation`, of any MLIR Python bindings, carries as its attribute `mopt.plan`,
+    or None.
+
+    Raises UserError, located at the operation, if the attribute is no plan; TypeError for what is
+    not of MLIR's bindings. Whether the plan fits the operation is for `mopt-tile` to say.
+    """
+    bindings, operation = bindings_of(operation), operation.operation
+    try:
+        return attached(operation, bindings)
+    except DataError as error:
+        raise _refused(operation, error) from None
+
+
+def _refused(operation: Any, reason: DataError) -> UserError:
+    return UserError(f"'{NAME}': {reason}", describe(operation.location))
 
 
 def compare_threads(plan: Plan, threads: int, location: Any) -> None:

@@ -52,22 +52,8 @@ def solve(
     time_limit: float = TIME_LIMIT,
     solver: str = "exact",
 ) -> Plan:
-    """The best plan of the model for `problem` on `threads` cores of `machine`: a Machine, or what
-    the tools' `--machine` takes, such as `host` or `znver5,cores=2`.
-
-    The plan's prediction has the cost and a lower bound in seconds that holds for every
-    microkernel, split, loop order, packing and tiling of the design space. The search ends when the
-    two are within the relative `gap`, or after `time_limit` seconds with the gap that was reached.
-    With `constant_weights` packing happens at compile time and is free. The result depends on the
-    arguments only, unless the time limit is reached.
-
-    `solver` is `exact` or, as a baseline, `algorithm1`: the paper's, see `solver.algorithm1`.
-
-    Raises NoPlanError (a ValueError) where nothing can be vectorised, where not even single
-    register tiles fit into the caches, and for dims that are too long; ValueError for `threads`
-    below 1 or more than the machine has cores, for a `gap` that is not between 0 and 1, and for an
-    unknown solver; UserError for an unknown machine.
-    """
+    """The plan of `mopt_mlir.solve`, whose arguments and errors these are, for `problem` with the
+    dims that it has."""
     machine = resolve(machine) if isinstance(machine, str) else machine
     if solver not in SOLVERS:
         raise ValueError(f"solver is '{solver}', not one of {', '.join(SOLVERS)}")

@@ -9,13 +9,14 @@ from statistics import median
 import pytest
 from plain_cache import LeastRecentlyUsed
 
-from mopt_mlir import conv2d, solve
+from mopt_mlir import conv2d
 from mopt_mlir.estimate.residency import resident_volumes
 from mopt_mlir.machine import by_name
 from mopt_mlir.microkernel import Microkernel
 from mopt_mlir.model.cost import FILLED_FROM, predict
 from mopt_mlir.model.room import cache_bytes, usable
 from mopt_mlir.plan import LEVELS, Level, Plan
+from mopt_mlir.solver import solve
 
 MACHINE = by_name("haswell")
 PROBLEM = conv2d(k=32, h=12, w=12, c=16, r=3, s=3)

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from benchmarks.validation.sample import sample_plans
-from mopt_mlir import conv2d, solve
+from mopt_mlir import conv2d
 from mopt_mlir.estimate.branches import misprediction_cycles
 from mopt_mlir.estimate.residency import evicted_again
 from mopt_mlir.estimate.times import EXPOSED_OF_ANY_PLAN, estimate
@@ -19,6 +19,7 @@ from mopt_mlir.model.menu import reduction_order
 from mopt_mlir.model.packing import ELEMENT_CYCLES, PACK_CYCLES
 from mopt_mlir.model.rates import RUN_SECONDS
 from mopt_mlir.plan import LEVELS, Level, Plan
+from mopt_mlir.solver import solve
 
 MACHINE = by_name("znver5")
 PROBLEMS = {
