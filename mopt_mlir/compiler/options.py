@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from mopt_mlir.diagnostics import UserError, emit
+from mopt_mlir.machine import Machine
 from mopt_mlir.machine.spec import AUTO, HOST, MachineSpec
 from mopt_mlir.planning.solving import check_jobs
 
@@ -53,6 +54,12 @@ class CompileOptions:
     jobs: int = 1
 
     def __post_init__(self) -> None:
+        if isinstance(self.machine, Machine):
+            raise TypeError(
+                "machine is a Machine, and a text that names one is needed, as 'znver5,cores=2' or "
+                "'mine.toml' do; or attach the plans that mopt_mlir.solve finds for a Machine with "
+                "mopt_mlir.attach_plan"
+            )
         for name, kinds in _KINDS.items():
             value = getattr(self, name)
             if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):

@@ -152,6 +152,11 @@ def test_values_of_another_type_are_refused(options, message):
         mopt_mlir.compile("module {}", **options)
 
 
+def test_a_machine_is_named_and_the_plans_for_another_one_are_attached():
+    with pytest.raises(TypeError, match="a text that names one is needed, as 'znver5,cores=2'"):
+        mopt_mlir.compile("module {}", machine=mopt_mlir.machine.by_name("znver5"))
+
+
 def test_what_other_passes_do_not_know_is_refused():
     with pytest.raises(UserError, match="require_tiled=True is asked of mopt-tile, which passes="):
         CompileOptions(passes="canonicalize", require_tiled=True)
