@@ -159,8 +159,8 @@ equally fast it is the one that had more luck. The last rows are geometric means
 MLIR's default is so much slower, as a rule, that it is run three times only, in the first three
 rounds; where it is the best other, as on srcnn5, the ratio rests on these. Everybody is called from
 Python as its users call it, oneDNN through a driver in C++; what such a call costs cold is part of
-the time, and tells on layers of 100 us. (oneDNN 3.2 is that of the package which a driver can link
-with; PyTorch and OpenVINO bring newer ones.)
+the time, and tells on layers of 100 us. (oneDNN is that of the package `onednn-cpu-gomp`;
+PyTorch brings a newer one of its own.)
 *Best of 5* is `candidates=5`: the own plan and four others, timed once while compiling, with cold
 caches, and the fastest taken; where it is slower than the own plan, it was misled by noise.
 
