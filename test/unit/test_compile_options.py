@@ -27,8 +27,8 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
         ("znver3", "znver3"),
         ("znver2", "generic-avx2"),
         ("tigerlake", "generic-avx512"),  # which archspec does not know
-        ("emeraldrapids", "sapphirerapids"),  # nor these, but what they are of
-        ("graniterapids-d", "graniterapids"),
+        ("emeraldrapids", "emeraldrapids"),  # nor this one, which has a file
+        ("graniterapids-d", "graniterapids"),  # nor this one, but what it is of
     ],
 )
 def test_the_closest_machine_to_a_cpu(cpu, machine):
