@@ -18,6 +18,9 @@ SCRATCH = "mopt.scratch"
 """An attribute that marks memory for packed weights and partial sums, which lowering keeps from
 call to call."""
 
+CHECKED = "mopt.checked"
+"""An attribute that marks an access to an aligned address that runs only where it is aligned."""
+
 MANUAL = "bufferization.manual_deallocation"
 """MLIR's attribute of what is allocated and freed by hand, which its own deallocation leaves as it
 is."""

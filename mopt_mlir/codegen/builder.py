@@ -7,6 +7,7 @@ from math import prod
 from typing import Any
 
 from mopt_mlir.bindings import Bindings
+from mopt_mlir.buffers import CHECKED
 from mopt_mlir.codegen.affine import AffineBuilder
 from mopt_mlir.codegen.index import Index
 from mopt_mlir.vector_access import STORED_IN_PARTS_BYTES
@@ -55,15 +56,17 @@ class Builder(AffineBuilder):
     ) -> None:
         """Store the first `valid` lanes of `vector` to consecutive elements.
 
-        With `nontemporal`, a whole vector goes past the caches; its address must be aligned.
+        With `nontemporal`, a whole vector goes past the caches; it must have been checked that its
+        address is aligned.
         """
         lanes = vector.type.shape[0]
         if nontemporal and valid == lanes:
             values = [self._value(index) for index in indices]
             size = lanes * element_bytes(vector)
-            self.bindings.vector.StoreOp(
+            store = self.bindings.vector.StoreOp(
                 vector, memref, values, nontemporal=True, alignment=size, loc=self.location
             )
+            store.attributes[CHECKED] = self.ir.UnitAttr.get()
             return
         if valid == lanes:
             self._store_whole(vector, memref, indices)

@@ -119,7 +119,7 @@ class _Judge:
             yield from other_orders(self.problem, plan, level)
         if not self.constant_weights:
             yield from other_packings(self.problem, plan)
-        yield from other_stores(self.problem, plan)
+        yield from other_stores(self.problem, self.machine, plan)
 
 
 def runners_up(
@@ -145,7 +145,7 @@ def runners_up(
         ("microkernel", "", _adapted(judge, _of_each_shape(judge, kernels))),
         *(("order", level.name, other_orders(problem, plan, level)) for level in plan.levels),
         ("packing", "", () if constant_weights else other_packings(problem, plan)),
-        ("stores", "", other_stores(problem, plan)),
+        ("stores", "", other_stores(problem, machine, plan)),
         ("parallel", "", _adapted(judge, other_splits(problem, plan))),
         *(("tile", level.name, other_tiles(problem, plan, level)) for level in plan.levels),
     ]

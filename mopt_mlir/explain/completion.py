@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from mopt_mlir.machine.machine import Machine
-from mopt_mlir.model.room import tile_bytes, usable
+from mopt_mlir.model.room import cache_bytes, usable
 from mopt_mlir.plan import LEVELS, Level, Plan
 from mopt_mlir.problem import Problem
 
@@ -39,7 +39,8 @@ def completed(problem: Problem, machine: Machine, plan: Plan) -> Plan:
             f"{lacks}, and the model cannot split the tiles of an inner level between cores"
         )
     for name in missing:
-        if tile_bytes(problem, problem.extents) > usable(machine, name):
+        room = cache_bytes(problem, machine, name, problem.extents, panels=plan.reads_panels)
+        if sum(room.values()) > usable(machine, name):
             raise NotPredictableError(
                 f"{lacks}, and the whole problem does not fit into {name} of {machine.name}"
             )

@@ -8,6 +8,7 @@ from dataclasses import replace
 from mopt_mlir.machine.machine import Machine
 from mopt_mlir.microkernel import Microkernel
 from mopt_mlir.model.classes import permutation_classes
+from mopt_mlir.model.cost import can_stream
 from mopt_mlir.model.menu import menu
 from mopt_mlir.plan import PACKINGS, Level, Plan
 from mopt_mlir.problem import Problem
@@ -53,11 +54,12 @@ def other_packings(problem: Problem, plan: Plan) -> Iterator[Move]:
             yield packing, replace(plan, packing=packing)
 
 
-def other_stores(problem: Problem, plan: Plan) -> Iterator[Move]:
-    """`plan` with the output written past the caches if it is not, and through them if it is."""
+def other_stores(problem: Problem, machine: Machine, plan: Plan) -> Iterator[Move]:
+    """`plan` with the output written through the caches if it goes past them; else past them, where
+    that serves a purpose: the model has no price for output that the caches would have kept."""
     if plan.nontemporal:
         yield "through the caches", replace(plan, nontemporal=False)
-    elif streams_whole_vectors(problem.output, plan.microkernel):
+    elif can_stream(problem, machine, plan.microkernel, plan.cores):
         yield "past the caches", replace(plan, nontemporal=True)
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
+from mopt_mlir.buffers import ALIGNMENT, aligned_bytes
 from mopt_mlir.lowering.entries import Parameter
 
 Array = NDArray[Any]
@@ -114,14 +115,17 @@ class BufferArgument:
 
     def empty(self) -> Buffer:
         """A new array for a result of static shape, with the strides that it is written with. Those
-        that are left open are such that no two elements share memory."""
+        that are left open are such that no two elements share memory. It begins with a cache line,
+        so that whole vectors do not cross any."""
         shape = [extent or 0 for extent in self._shape]
         if self._dense:
-            array = np.empty(shape, self.dtype)
+            memory = aligned_bytes(math.prod(shape) * self.dtype.itemsize)
+            array = memory.view(self.dtype).reshape(shape)
             return self._buffer(array, (0, array.nbytes))
         strides = _completed(shape, self._strides, self.dtype.itemsize)
         begin, end = found = reach(shape, strides, self.dtype.itemsize)
-        memory = np.empty((end - begin) // self.dtype.itemsize, self.dtype)
+        ahead = begin % ALIGNMENT  # the first element need not be the lowest
+        memory = aligned_bytes(ahead + end - begin)[ahead:].view(self.dtype)
         first = memory[-begin // self.dtype.itemsize :]
         return self._buffer(as_strided(first, shape, strides), found)
 

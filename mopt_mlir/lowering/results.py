@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from mopt_mlir.bindings import Bindings, bindings_of, enclosing_module
-from mopt_mlir.buffers import VIEWS
+from mopt_mlir.buffers import CHECKED, VIEWS
 from mopt_mlir.diagnostics import UserError, describe
 from mopt_mlir.func_ops import (
     argument_attributes,
@@ -157,13 +157,16 @@ def _is_own_allocation(ir: Any, value: Any, entry: Any) -> bool:
 
 
 def _is_taken_to_be_aligned(buffer: Any) -> bool:
-    """Whether an access to a buffer, or to a part of it, says how its address is aligned, also in
-    functions that it is given to."""
+    """Whether an access to a buffer, or to a part of it, says how its address is aligned and nobody
+    has checked that it is, also in functions that it is given to."""
     values, seen = [buffer], {buffer}
     while values:
         for use in values.pop().uses:
             operation = use.owner.operation
-            if operation.name == "memref.assume_alignment" or "alignment" in operation.attributes:
+            says = (
+                operation.name == "memref.assume_alignment" or "alignment" in operation.attributes
+            )
+            if says and CHECKED not in operation.attributes:
                 return True
             parts: list[Any] = []
             if operation.name == "func.call":

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from mopt_mlir.bindings import bindings_of
@@ -70,10 +69,11 @@ def refined(machine: Machine, figures: Mapping[str, int]) -> Machine:
             figure -= figure % way
         if figure != present:
             fields[field] = str(figure)
-    changed = machine.override(fields) if fields else machine
-    if changed.vector_bits == machine.vector_bits:
-        return changed
-    return replace(changed, vector_registers=with_bits(changed.vector_bits).registers)
+    if "vector_bits" in fields:
+        registers = with_bits(figures["vector_bits"]).registers
+        if registers != machine.vector_registers:
+            fields["vector_registers"] = str(registers)
+    return machine.override(fields) if fields else machine
 
 
 def _texts(module: Any) -> list[str]:

@@ -235,7 +235,7 @@ def breakdown(
     work = register_work(kinds, register_tiles)
     visits = _visits(problem, plan, walk)
     moved = _moved(problem, machine, plan, walk)
-    streamed = plan.nontemporal and visits == 1
+    streamed = plan.nontemporal and visits == 1 and not problem.accumulates
     if streamed:
         moved["DRAM"]["output"] *= STREAMED_PASSES / OUTPUT_PASSES
     accessed = (work.input, work.weights, work.output + work.output_per_visit * visits)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from mopt_mlir.machine.machine import Machine
 from mopt_mlir.model.conflicts import PAGE, row_pitch
-from mopt_mlir.model.footprint import MemoryAxis, footprint, memory_axes, occupied
+from mopt_mlir.model.footprint import MemoryAxis, memory_axes, occupied
 from mopt_mlir.model.packing import PACKED_COPIES
 from mopt_mlir.problem import TENSORS, Problem, Role, Tensor
 
@@ -79,11 +79,6 @@ def _pixel_bytes(problem: Problem, machine: Machine, level: str) -> int:
     part = (machine.pixel_room or 0.0) if channels_last else 0.0
     cache = machine.cache(level)
     return int(part * min(row_pitch(problem, problem.input), cache.size // cache.ways))
-
-
-def tile_bytes(problem: Problem, tile: Mapping[str, int]) -> int:
-    """Bytes of the distinct elements that a tile touches."""
-    return sum(t.element.size * footprint(problem, t, tile) for t in problem.tensors)
 
 
 def cache_bytes(

@@ -189,6 +189,8 @@ def _report(error: Exception, ours: Pass, operation: Any) -> None:
         for diagnostic in error.error_diagnostics:
             emit("error", diagnostic.location, diagnostic.message)
         emit("error", operation.location, f"'{ours.name}' failed: {error.message}")
+    elif isinstance(error, MemoryError):
+        emit("error", operation.location, f"'{ours.name}': there is not enough memory for it")
     else:
         _log.debug("'%s' raised", ours.name, exc_info=error)
         last = traceback.extract_tb(error.__traceback__)[-1]

@@ -71,10 +71,10 @@ def longer_search(request: Request) -> str:
     """How to get a plan for which there was too little time."""
     seconds = max(_LONGER, 10 * request.time_limit)
     threads = f" --threads {request.threads}" * (request.threads > 1)
-    gap = f" --gap {request.gap:g}" * (request.gap != GAP)
+    gap = f" --gap {request.gap}" * (request.gap != GAP)
     return (
         f"mopt-plan{threads}{gap} --time-limit {seconds:g}, with the same --machine, looks longer, "
-        "and keeps what it finds by then"
+        "and keeps the plan if it is done by then"
     )
 
 

@@ -84,6 +84,8 @@ def exit_code(prog: str, run: Callable[[], int]) -> int:
         pass  # after its diagnostics
     except SystemExit as done:  # --help and --version, after they were printed
         return int(done.code or 0)
+    except MemoryError:
+        to_stderr(f"{prog}: error: there is not enough memory for it")
     except KeyboardInterrupt:
         return _INTERRUPTED
     return 1

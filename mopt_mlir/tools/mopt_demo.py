@@ -15,6 +15,7 @@ from mopt_mlir.tools.command_line import (
     compile_options,
     run_tool,
 )
+from mopt_mlir.tools.printing import BOTTLENECK_NOTE, CLASSES_NOTE, GAP_NOTE, print_tables
 from mopt_mlir.wording import counted
 
 if TYPE_CHECKING:
@@ -33,13 +34,10 @@ Plan, compile and run each function of a file on random data, and print what cam
 long that took, GFLOP/s, the share of this host's measured FMA peak, and the error. Exit code 1 if a
 result is further from the float64 reference than rounding can explain."""
 
-NOTES = """\
-classes: at L3, L2 and L1, the innermost loop over tiles that moves the input and those inside it,
-outermost first; in "wk" k is the innermost, and w is around it
-bottleneck: what the model expects to take longest: computing, packing weights, moving data from a
-memory level, or handing out work to cores (parallel)
+NOTES = f"""\
+{CLASSES_NOTE}{BOTTLENECK_NOTE}\
 solve: what finding the plan took; next to nothing if it was found before and kept on disk
-gap: by how much another of the solver's plans could at most be better in the model, proven
+{GAP_NOTE}\
 of peak: relative to cores that do nothing but FMAs, as measured on this host beside each operator
 error: the largest one, relative to the largest value, against a float64 reference"""
 
@@ -86,7 +84,6 @@ def _run(arguments: argparse.Namespace) -> int:
     from mopt_mlir.output import check_output
     from mopt_mlir.pipeline.loading import load_module
     from mopt_mlir.pipeline.source import read
-    from mopt_mlir.tools.printing import print_tables
 
     check_output("-")
     options = compile_options(arguments)

@@ -19,6 +19,7 @@ from mopt_mlir.tools.command_line import (
     add_plan_cache_option,
     run_tool,
 )
+from mopt_mlir.tools.printing import BOTTLENECK_NOTE, CLASSES_NOTE, GAP_NOTE, print_tables
 from mopt_mlir.wording import counted
 
 if TYPE_CHECKING:
@@ -35,15 +36,13 @@ mopt-run.
 The input is MLIR, a list of sizes in JSON, or table1: the 32 convolutions of Yolo-9000, ResNet-18
 and MobileNet in Table 1 of the paper."""
 
-NOTES = """\
-classes: at L3, L2 and L1, the innermost loop over tiles that moves the input and those inside it,
-outermost first; in "wk" k is the innermost, and w is around it
+NOTES = f"""\
+{CLASSES_NOTE}\
 registers: the outputs that a core holds in registers
 parallel: into how many parts a dim is split between cores
-bottleneck: what the model expects to take longest: computing, packing weights, moving data from a
-memory level, or handing out work to cores (parallel)
+{BOTTLENECK_NOTE}\
 cost: the model's objective, about the time of one run
-gap: by how much another of the solver's plans could at most be better in the model, proven
+{GAP_NOTE}\
 solve: what finding the plan took; "kept" if it was found before"""
 
 EPILOG = """\
@@ -99,7 +98,6 @@ def _parser() -> Parser:
 
 def _run(arguments: argparse.Namespace) -> int:
     from mopt_mlir.output import check_output, write_output
-    from mopt_mlir.tools.printing import print_tables
 
     if arguments.clear_cache:
         _clear_cache()

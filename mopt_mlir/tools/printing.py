@@ -11,6 +11,19 @@ if TYPE_CHECKING:
 
 WIDTH = 110  # columns where the output is no terminal whose width could be asked for
 
+CLASSES_NOTE = """\
+classes: at L3, L2 and L1, the innermost loop over tiles that moves the input and those inside it,
+outermost first; in "wk" k is the innermost, and w is around it
+"""
+BOTTLENECK_NOTE = """\
+bottleneck: what the model expects to take longest: computing, packing weights, moving data from a
+memory level, or handing out work to cores (parallel)
+"""
+GAP_NOTE = """\
+gap: by how much another of the solver's plans could at most be better in the model, proven
+"""
+"""What columns mean that several tables of plans have, for the notes below them."""
+
 
 def print_tables(*parts: Table | str, width: int = WIDTH) -> None:
     """Print `parts` as wide as the terminal, or with `width` columns where there is none.

@@ -7,7 +7,7 @@
 // CHECK:         memref.extract_aligned_pointer_as_index
 // CHECK:         scf.if
 // CHECK:           vector.outerproduct
-// CHECK:           vector.store {{.*}} {alignment = 64 : i64, nontemporal = true}
+// CHECK:           vector.store {{.*}} {alignment = 64 : i64, mopt.checked, nontemporal = true}
 // CHECK:           llvm.inline_asm has_side_effects "sfence", "~{memory}"
 // CHECK:         else
 // CHECK:           vector.outerproduct
@@ -33,7 +33,7 @@ func.func @conv(%input: memref<1x3x8x34xf32>, %weights: memref<4x3x3x3xf32>,
 // CHECK:         %[[REST:.+]] = arith.remui %[[ADDRESS]], %c64
 // CHECK:         %[[ALIGNED:.+]] = arith.cmpi eq, %[[REST]], %c0
 // CHECK:         scf.if %[[ALIGNED]]
-// CHECK:           vector.store {{.*}} {alignment = 64 : i64, nontemporal = true}
+// CHECK:           vector.store {{.*}} {alignment = 64 : i64, mopt.checked, nontemporal = true}
 func.func @part_of_a_buffer(
     %input: memref<1x3x8x34xf32>, %weights: memref<4x3x3x3xf32>,
     %output: memref<1x4x6x32xf32, strided<[768, 192, 32, 1], offset: ?>>) {

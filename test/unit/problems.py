@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from mopt_mlir.model.footprint import footprint
 from mopt_mlir.problem import Dim, ElementType, LinearForm, Problem, Role, dense
 
 ROLES = {
@@ -67,3 +70,8 @@ def conv1d(k: int, w: int, c: int, s: int, *, stride: int = 1) -> Problem:
 def conv3d(k: int, d: int, h: int, w: int, c: int, q: int, r: int, s: int) -> Problem:
     sizes = {"k": k, "d": d, "h": h, "w": w, "c": c, "q": q, "r": r, "s": s}
     return problem("c d+q h+r w+s", "k c q r s", "k d h w", **sizes)
+
+
+def tile_bytes(problem: Problem, tile: Mapping[str, int]) -> int:
+    """Bytes of the distinct elements that a tile touches: the least room that it can take."""
+    return sum(t.element.size * footprint(problem, t, tile) for t in problem.tensors)

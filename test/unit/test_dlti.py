@@ -137,6 +137,8 @@ def test_bandwidths_that_no_figure_changes_stay_as_they_were_measured() -> None:
 def test_narrow_vectors_come_with_their_registers() -> None:
     assert refined(ZEN5, {"vector_bits": 256}).vector_registers == 16
     assert refined(by_name("haswell"), {"vector_bits": 512}).vector_registers == 32
+    narrow = refined(by_name("znver5"), {"vector_bits": 256})
+    assert resolve(narrow.name) == narrow
 
 
 def test_a_given_machine_counts_more_than_the_module_and_that_more_than_the_host() -> None:

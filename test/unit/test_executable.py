@@ -278,6 +278,26 @@ def test_dynamic_shapes_are_dense_unless_they_say_otherwise():
         function(a, b.ravel())
 
 
+@pytest.mark.parametrize(
+    "layout", ["", ", strided<[4, 1], offset: 0>", ", strided<[-3, 1], offset: ?>"]
+)
+def test_results_begin_with_a_cache_line(layout):
+    buffer = f"memref<5x3xf32{layout}>"
+    function = mopt_mlir.compile(
+        f"""func.func @same(%a: {buffer}) -> {buffer} {{
+          return %a : {buffer}
+        }}""",
+        passes="",
+    )["same"]
+    strides = (-12, 4) if "-3" in layout else (16, 4) if layout else (12, 4)
+    first = 12 if "-3" in layout else 0
+    given = np.lib.stride_tricks.as_strided(np.arange(32, dtype=F32)[first:], (5, 3), strides)
+    results = [function(given) for _ in range(8)]
+    assert {result.ctypes.data % 64 for result in results} == {0}
+    for result in results:
+        np.testing.assert_array_equal(result, given)
+
+
 def test_empty_arrays():
     function = mopt_mlir.compile(DOUBLE.replace("4xf32", "?xf32"), passes="")["double"]
     assert function(np.zeros(0, F32)).shape == (0,)

@@ -23,7 +23,7 @@ from mopt_mlir.explain.picture import to_png, to_svg
 from mopt_mlir.explain.record import to_record
 from mopt_mlir.explain.text import to_text
 from mopt_mlir.loop_nest import CORES, Loop, Packing
-from mopt_mlir.machine import by_name
+from mopt_mlir.machine import by_name, resolve
 from mopt_mlir.microkernel import Microkernel
 from mopt_mlir.model.cost import MEMORY, bottleneck, predict
 from mopt_mlir.pipeline.loading import load_module, run_passes
@@ -363,6 +363,22 @@ def test_alternatives_are_plans_that_cost_what_is_said(solved: Explanation) -> N
         else:
             assert alternative.loss == pytest.approx(predicted.cost / cost - 1)
             assert predicted.cost >= solved.forecast.bound
+
+
+@pytest.mark.parametrize(("k", "some"), [(16, False), (64, True)])
+def test_output_that_stays_in_the_caches_has_no_alternative_past_them(k: int, some: bool) -> None:
+    """The model has no price for what is lost by them: such a plan could cost less than a proven
+    one. An output of 3 MB fits into L3, one of 13 MB with its input does not."""
+    machine = resolve("znver5,L3.size=8388608")
+    problem = conv2d(k=k, h=224, w=224, c=16, r=1, s=1, layout="nhwc")
+    plan = solve(problem, machine)
+    assert plan.prediction is not None
+    explained = explain(problem, machine, plan)
+    stores = [other for other in explained.alternatives if other.kind == "stores"]
+    assert any(other.plan.nontemporal != plan.nontemporal for other in stores) == some
+    bound = plan.prediction.lower_bound
+    for other in explained.alternatives:
+        assert other.loss is None or predict(problem, machine, other.plan).cost >= bound
 
 
 def test_alternatives_differ_in_what_they_say(solved: Explanation) -> None:

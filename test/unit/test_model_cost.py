@@ -9,7 +9,7 @@ import pytest
 
 from mopt_mlir.machine import Cache, Machine, by_name
 from mopt_mlir.microkernel import Microkernel
-from mopt_mlir.model.cost import can_stream, objective, predict, sums_seconds
+from mopt_mlir.model.cost import breakdown, can_stream, objective, predict, sums_seconds
 from mopt_mlir.model.packing import PACK_CYCLES
 from mopt_mlir.model.rates import RUN_SECONDS, Rates
 from mopt_mlir.model.room import cache_bytes
@@ -149,6 +149,9 @@ def test_what_is_added_to_the_output_reads_it_first() -> None:
     kernel = Microkernel("w", 16, {"w": 32, "k": 13}, ("c", "r", "s"))
     added = replace(conv2d(k=64, h=128, w=128, c=8, r=1, s=1), accumulates=True)
     assert not can_stream(added, machine, kernel, 1)
+    past = replace(plan(), nontemporal=True)
+    assert not breakdown(replace(PROBLEM, accumulates=True), MACHINE, past).streamed
+    assert breakdown(PROBLEM, MACHINE, past).streamed
     fresh = predict(PROBLEM, MACHINE, plan())
     more = predict(replace(PROBLEM, accumulates=True), MACHINE, plan())
     assert fresh.volumes["L1"]["output"] == OUT

@@ -35,11 +35,14 @@ class Crash(Pass):
     name: ClassVar[str] = "test-crash"
 
     interrupt: bool = option(False, help="be stopped by the user instead")
+    memory: bool = option(False, help="find no memory instead")
     invalid: bool = option(False, help="take the terminator from a function instead")
 
     def run(self, module: Any) -> None:
         if self.interrupt:
             raise KeyboardInterrupt
+        if self.memory:
+            raise MemoryError
         if not self.invalid:
             raise ZeroDivisionError("a mistake")
         function = module.regions[0].blocks[0].operations[0]
@@ -181,6 +184,10 @@ def test_an_output_keeps_its_permissions_and_its_links(run, tmp_path):
             + " " * 18 + "^",
         ),
         (["good.mlir", "--test-crash"], "good.mlir: error: 'test-crash' failed, which is"),
+        (
+            ["good.mlir", "--test-crash=memory"],
+            "good.mlir: error: 'test-crash': there is not enough memory for it",
+        ),
         (["good.mlir", "--pass-pipeline=func.func(cse)"], "can't run 'func.func' pass manager"),
         (["good.mlir", "--mopt-tile=machine=pdp11"], "--mopt-tile: error: unknown machine 'pdp11'"),
         (["good.mlir", "--mopt-tile=machine=x.toml"], "x.toml: error: cannot read the machine fi"),

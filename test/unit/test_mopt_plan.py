@@ -193,6 +193,17 @@ def test_refusals(run: Run, argv: list[str], message: str) -> None:
     assert "Traceback" not in errors
 
 
+def test_too_little_memory_is_an_error(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise MemoryError("SCIP: insufficient memory error!")
+
+    monkeypatch.setattr("mopt_mlir.solver.solve", full)
+    code, text, errors = run("table1", "--no-plan-cache", "--jobs", "1")
+    assert (code, text) == (1, "")
+    assert errors.endswith("mopt-plan: error: there is not enough memory for it\n")
+    assert "Traceback" not in errors
+
+
 def test_help_loads_nothing_heavy() -> None:
     program = (
         "import sys; from mopt_mlir.tools.mopt_plan import main; code = main(['--help']); "

@@ -87,3 +87,27 @@ def test_nontemporal_stores_of_a_tensor(threads: int) -> None:
         require_tiled=True,
     )
     close(exe["conv"](image, filters), 2 * convolve(image, filters))
+
+
+@pytest.mark.parametrize("shift", [0, 1])
+def test_nontemporal_stores_to_a_result(shift: int) -> None:
+    """They go to the array that the caller gives, wherever it begins."""
+    image, filters = random_arrays((1, 3, 8, 34), (4, 3, 3, 3))
+    types = "tensor<1x3x8x34xf32>", "tensor<4x3x3x3xf32>", "tensor<1x4x6x32xf32>"
+    exe = mopt_mlir.compile(
+        f"""func.func @conv(%a: {types[0]}, %f: {types[1]}) -> {types[2]} {{
+  %zero = arith.constant 0.0 : f32
+  %empty = tensor.empty() : {types[2]}
+  %filled = linalg.fill ins(%zero : f32) outs(%empty : {types[2]}) -> {types[2]}
+  %x = linalg.conv_2d_nchw_fchw {{{plan()}}}
+    ins(%a, %f : {types[0]}, {types[1]}) outs(%filled : {types[2]}) -> {types[2]}
+  return %x : {types[2]}
+}}""",
+        require_tiled=True,
+    )
+    buffer = aligned((1 + 768,), np.float32)
+    buffer[...] = 5
+    exe["conv"](image, filters, out=buffer[shift : shift + 768].reshape(1, 4, 6, 32))
+    expected = np.full(769, 5.0)
+    expected[shift : shift + 768] = convolve(image, filters).ravel()
+    close(buffer, expected)

@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from plain_convolution import convolve
+from problems import tile_bytes
 
 import mopt_mlir
 from mopt_mlir.machine import by_name
 from mopt_mlir.model.cost import predict
-from mopt_mlir.model.room import tile_bytes
 from mopt_mlir.plan import Plan
 from mopt_mlir.problem import Problem, conv2d
 from mopt_mlir.solver import solve

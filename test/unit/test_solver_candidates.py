@@ -6,11 +6,11 @@ from itertools import combinations, pairwise
 from math import log
 
 import pytest
+from problems import tile_bytes
 
 from mopt_mlir import UserError
 from mopt_mlir.machine import by_name, resolve
 from mopt_mlir.model.cost import predict
-from mopt_mlir.model.room import tile_bytes
 from mopt_mlir.plan import Plan
 from mopt_mlir.problem import conv2d
 from mopt_mlir.solver import candidates, solve

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from problems import tile_bytes
 
 from benchmarks.certificates import challenge
 from benchmarks.workloads import TABLE1
@@ -20,7 +21,6 @@ from mopt_mlir.diagnostics import UserError
 from mopt_mlir.machine import Machine, by_name, resolve
 from mopt_mlir.microkernel import Microkernel
 from mopt_mlir.model.cost import predict
-from mopt_mlir.model.room import tile_bytes
 from mopt_mlir.normal_form import normalise
 from mopt_mlir.plan import Level, Plan
 from mopt_mlir.problem import ElementType, NoPlanError, Problem, conv2d

@@ -170,7 +170,7 @@ def test_a_time_limit_that_is_hit_is_told_with_the_true_gap_and_not_kept(
     )
     assert remark.message.endswith(
         "; mopt-plan --gap 1e-06 --time-limit 60, with the same --machine, looks longer, and keeps "
-        "what it finds by then"
+        "the plan if it is done by then"
     )
     assert entries(directory) == []
 
