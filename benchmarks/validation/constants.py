@@ -259,7 +259,7 @@ def _generated_code() -> Rows:
 
 def _machines() -> Rows:
     zen3, zen4, zen5 = map(by_name, ("znver3", "znver4", "znver5"))
-    granite_rapids = by_name("graniterapids")
+    emerald_rapids, granite_rapids = map(by_name, ("emeraldrapids", "graniterapids"))
     evicted = (zen5.evicted_store_cycles, zen4.evicted_store_cycles)
     return [
         [
@@ -292,6 +292,11 @@ def _machines() -> Rows:
             "the same on Granite Rapids, and how long before it is read input is asked for into L1",
             f"{granite_rapids.prefetch_into}, {prefetch_input.NEAR_CYCLES} cycles",
             "own plans of all three sets there; from L2 into L1: of Table 1 only",
+        ],
+        [
+            "the same on Emerald Rapids",
+            emerald_rapids.prefetch_into,
+            "own plans of every other operator of Table 1 there, before its trial",
         ],
         [
             "an outer product beyond its multiply-adds and loads, on Granite Rapids",
