@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import re
 import sys
 from collections.abc import Iterator
@@ -17,9 +18,11 @@ _FORK = "__kmpc_fork_call"
 _NAMES = ("libiomp5.so", "libomp.so", "libiomp5.dylib", "libomp.dylib")
 _PACKAGE = "intel-openmp"
 
-_MAPPED = re.compile(r"\S*/lib(?:iomp5|omp)(?:-\w+)?\.so[.\d]*")
-"""The path of a runtime among the files that a process has mapped, also of one that a wheel brings
-along under a name of its own."""
+_MAPPED = re.compile(
+    r"^[^/\n]*(/.*/lib(?:iomp5|omp)(?:-\w+)?\.so[.\d]*)(?: \(deleted\))?$", re.MULTILINE
+)
+"""The path of a runtime, which may have spaces, among the files that a process has mapped, also of
+one that a wheel brings along under a name of its own, or that was replaced since."""
 
 
 @cache
@@ -27,13 +30,27 @@ def load_openmp() -> None:
     """Make the OpenMP runtime available to code that is loaded into this process.
 
     A runtime that the process has already is used, since two of them do not get along. Raises
-    UserError, saying what to install, if there is none.
+    UserError, saying what to do, if there is none, or it cannot be loaded.
     """
-    import llvmlite.binding as llvm
-
     remember_affinity()
-    if not is_in_process(_FORK):
-        llvm.load_library_permanently(str(_mapped() or find_openmp()))
+    if is_in_process(_FORK):
+        return
+    mapped = _mapped()
+    path = mapped or find_openmp()
+    # of what is mapped never another copy, which may have taken its place
+    mode = ctypes.RTLD_GLOBAL | (os.RTLD_NOLOAD if mapped else 0)
+    try:
+        ctypes.CDLL(str(path), mode)
+    except OSError as error:
+        if mapped:
+            reason = f"{mapped}, which the process has loaded, is not the file that it was"
+            way_out = "start the process anew"
+        else:
+            reason = str(error)
+            way_out = f"install it anew: pip install --force-reinstall {_PACKAGE}"
+        raise UserError(
+            f"the OpenMP runtime cannot be used: {reason}; {way_out}, or use one thread"
+        ) from None
 
 
 def is_in_process(symbol: str) -> bool:
@@ -48,7 +65,7 @@ def _mapped() -> Path | None:
         found = _MAPPED.search(Path("/proc/self/maps").read_text(errors="surrogateescape"))
     except OSError:  # another system than Linux
         return None
-    return None if found is None else Path(found[0])
+    return None if found is None else Path(found[1])
 
 
 def find_openmp() -> Path:

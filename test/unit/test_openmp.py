@@ -43,7 +43,57 @@ assert is_in_process("__kmpc_fork_call")
 """
 
 
-def test_a_runtime_that_an_extension_loaded_for_itself_is_used(tmp_path):
+@pytest.mark.parametrize("folder", ["environment", "my environment"])
+def test_a_runtime_that_an_extension_loaded_for_itself_is_used(tmp_path, folder):
     """Under the name of another library's own copy, as wheels have them."""
-    copy = shutil.copy(find_openmp(), tmp_path / "libomp-0f1e2d.so")
+    (tmp_path / folder).mkdir()
+    copy = shutil.copy(find_openmp(), tmp_path / folder / "libomp-0f1e2d.so")
     subprocess.run([sys.executable, "-c", LOADED_FOR_ITSELF, copy], check=True)
+
+
+REPLACED = """
+import ctypes, os, shutil, sys
+from mopt_mlir import UserError
+from mopt_mlir.lowering.openmp import find_openmp, load_openmp
+
+name, link = sys.argv[1:]
+os.symlink(name, link)
+ctypes.CDLL(link, mode=ctypes.RTLD_LOCAL)
+os.remove(name)
+if "again" in name:
+    shutil.copy(find_openmp(), name)
+try:
+    load_openmp()
+except UserError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize("name", ["libomp-gone.so", "libomp-again.so"])
+def test_a_runtime_that_was_replaced_since_it_was_loaded_is_a_mistake_with_a_way_out(
+    tmp_path, name
+):
+    """What lies there now would be a second one."""
+    copy = shutil.copy(find_openmp(), tmp_path / name)
+    command = [sys.executable, "-c", REPLACED, copy, tmp_path / "link.so"]
+    result = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert f"{name}, which the process has loaded, is not the file that it was" in result.stdout
+    assert "start the process anew, or use one thread" in result.stdout
+
+
+def test_a_runtime_that_is_damaged_is_a_mistake_with_a_way_out(tmp_path):
+    (tmp_path / "libiomp5.so").write_bytes(b"nothing")
+    code = f"""
+from pathlib import Path
+from mopt_mlir import UserError
+from mopt_mlir.lowering import openmp
+
+openmp.find_openmp = lambda: Path({str(tmp_path / "libiomp5.so")!r})
+try:
+    openmp.load_openmp()
+except UserError as error:
+    print(error)
+"""
+    command = [sys.executable, "-c", code]
+    result = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert "install it anew" in result.stdout
