@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from threading import Lock
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -76,6 +77,8 @@ OPERATIONS: Mapping[str, Callable[..., int]] = {
 _COMPUTED: WeakValueDictionary[tuple[str, tuple[Size, ...]], Computed] = WeakValueDictionary()
 """Those that are in use."""
 
+_LOCK = Lock()  # threads may compile at the same time
+
 
 def compute(operation: str, *operands: Size) -> Size:
     """One of `OPERATIONS` on sizes, carried out if these are numbers."""
@@ -83,10 +86,11 @@ def compute(operation: str, *operands: Size) -> Size:
     if len(numbers) == len(operands):
         return int(OPERATIONS[operation](*numbers))
     key = operation, operands
-    if (known := _COMPUTED.get(key)) is None:
-        natural = _is_natural(operation, operands)
-        known = Computed(operation, operands, all(map(is_known, operands)), natural)
-        _COMPUTED[key] = known
+    with _LOCK:
+        if (known := _COMPUTED.get(key)) is None:
+            natural = _is_natural(operation, operands)
+            known = Computed(operation, operands, all(map(is_known, operands)), natural)
+            _COMPUTED[key] = known
     return known
 
 

@@ -1,10 +1,14 @@
 """Sizes that types leave open: what fits runs, what does not is refused before it runs."""
 
+import time
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 
 from mopt_mlir import UserError, compile, sink
 from mopt_mlir.lowering import shapes
+from mopt_mlir.lowering.sizes import Unknown, compute
 
 CONV = """
 func.func @f(%x: memref<1x?x10x8xf32>, %w: memref<3x3x8x16xf32>, %o: memref<1x?x8x16xf32>) {
@@ -643,3 +647,18 @@ def test_a_condition_that_wraps_around_is_not_taken_for_false():
     taken."""
     with pytest.raises(ValueError, match=r"'memref.subview' .*needs at least"):
         function(IF_IT_FITS)(ones(5), ones(2), 2**63 - 1)
+
+
+class Slow:
+    """What takes long to be looked up, so that other threads come in between."""
+
+    def __hash__(self):
+        time.sleep(0.01)
+        return 0
+
+
+def test_equal_sizes_are_one_for_all_threads():
+    unknown = Unknown((Slow(),))
+    with ThreadPoolExecutor(4) as threads:
+        first, *others = threads.map(lambda _: compute("add", unknown, 1), range(4))
+    assert all(other is first for other in others)
