@@ -78,6 +78,8 @@ def extract(operation: Any, bindings: Bindings, memory: Memory | None = None) ->
         _check_type(type_, bindings)
     (element,) = {str(type_.element_type) for type_ in types}  # or its body would convert them
     on_tensors = isinstance(types[2], bindings.ir.RankedTensorType)  # all of them, MLIR sees to it
+    if not on_tensors:
+        _check_output(operation)
     problem = _problem(operation, types, ElementType(element), bindings)
     try:
         problem.check_size()
@@ -160,6 +162,15 @@ def _check_type(type_: Any, bindings: Bindings) -> None:
         raise UnsupportedError(f"its operand type {type_} has an encoding")
     if isinstance(type_, ir.MemRefType) and type_.memory_space is not None:
         raise UnsupportedError(f"its operand type {type_} is in another memory space")
+
+
+def _check_output(operation: Any) -> None:
+    """Only memory of its own: what a nest writes, and what initialised it before, is not to be read
+    again. (Buffers that merely may overlap are the caller's business, as for linalg itself.)"""
+    *inputs, output = operation.operands
+    for name, operand in zip(TENSORS[:-1], inputs, strict=True):
+        if operand == output:
+            raise UnsupportedError(f"its output is its {name}, too; give it another buffer")
 
 
 def _problem(operation: Any, types: list[Any], element: ElementType, bindings: Bindings) -> Problem:

@@ -214,3 +214,26 @@ func.func @diagonal_of_the_input(%a: memref<7x7x5xf32>, %f: memref<16x5xf32>,
   }
   return
 }
+
+// -----
+
+// CHECK-LABEL: func.func @in_place
+// CHECK:         linalg.fill
+// CHECK:         linalg.conv_2d
+func.func @in_place(%f: memref<1x1xf32>, %x: memref<8x8xf32>) {
+  %zero = arith.constant 0.0 : f32
+  linalg.fill ins(%zero : f32) outs(%x : memref<8x8xf32>)
+  // expected-remark @+1 {{'linalg.conv_2d' is not tiled: its output is its input, too; give it another buffer}}
+  linalg.conv_2d ins(%x, %f : memref<8x8xf32>, memref<1x1xf32>) outs(%x : memref<8x8xf32>)
+  return
+}
+
+// -----
+
+// CHECK-LABEL: func.func @weights_in_place
+// CHECK:         linalg.conv_2d
+func.func @weights_in_place(%a: memref<5x5xf32>, %x: memref<3x3xf32>) {
+  // expected-remark @+1 {{'linalg.conv_2d' is not tiled: its output is its weights, too; give it another buffer}}
+  linalg.conv_2d ins(%a, %x : memref<5x5xf32>, memref<3x3xf32>) outs(%x : memref<3x3xf32>)
+  return
+}

@@ -34,6 +34,21 @@ def test_a_fill_that_is_written_over_in_a_region() -> None:
     close(output, expected)
 
 
+def test_a_convolution_in_place_reads_what_was_filled() -> None:
+    image, filters = random_arrays((8, 8), (1, 1))
+    text = """func.func @conv(%f: memref<1x1xf32>, %x: memref<8x8xf32>) {
+  %two = arith.constant 2.0 : f32
+  linalg.fill ins(%two : f32) outs(%x : memref<8x8xf32>)
+  linalg.conv_2d ins(%x, %f : memref<8x8xf32>, memref<1x1xf32>) outs(%x : memref<8x8xf32>)
+  return
+}"""
+    with mopt_mlir.sink(lambda _: None):  # the warning
+        mopt_mlir.compile(text)["conv"](filters, image)
+    close(image, np.full((8, 8), 2 + 2 * np.float64(filters[0, 0])))
+    with pytest.raises(mopt_mlir.UserError, match=r":4:3: error: .* its output is its input, too"):
+        mopt_mlir.compile(text, require_tiled=True)
+
+
 def test_a_bias_that_a_convolution_computes() -> None:
     row, taps, image, filters = random_arrays((18,), (3,), (1, 4, 9, 9), (16, 4, 3, 3))
     exe = mopt_mlir.compile(
