@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mopt_mlir.bindings import bindings_of
+from mopt_mlir.buffers import VIEWS
 from mopt_mlir.diagnostics import describe, emit
 from mopt_mlir.func_ops import (
     PARAMETER_NAME,
@@ -291,13 +292,9 @@ def _label(attributes: dict[str, Any], default: str) -> str:
     return str(name.value)
 
 
-_SAME_START = (
-    *("memref.cast", "memref.memory_space_cast", "memref.transpose"),
-    *("memref.collapse_shape", "memref.expand_shape"),
-)
-"""Views whose first element is that of their operand."""
+_SHIFTED = ("memref.reinterpret_cast", "memref.subview", "memref.view")
+"""Views that may begin elsewhere than their operand; all others have its first element."""
 
-_SLICES = ("memref.subview", "memref.reinterpret_cast")
 _BASES = {"memref.load": 0, "memref.store": 1, "vector.load": 0, "vector.store": 1}
 """Which operand of an access the buffer is; its indices are behind it."""
 
@@ -321,7 +318,7 @@ def _assumed_alignment(buffer: Any) -> int:
                 found.append(operation.result)
             elif operation.name == "func.call":
                 found += parameter_given(operation, number)
-            elif _begins_alike(operation):
+            elif number == 0 and _begins_alike(operation):
                 found.append(operation.result)
             elif "alignment" in operation.attributes and _is_at_start(operation, number):
                 alignment = max(alignment, operation.attributes["alignment"].value)
@@ -331,10 +328,25 @@ def _assumed_alignment(buffer: Any) -> int:
 
 
 def _begins_alike(operation: Any) -> bool:
-    """Whether an operation makes a view whose first element is that of its operand."""
-    if operation.name in _SLICES:
-        return not any(operation.attributes["static_offsets"])
-    return operation.name in _SAME_START
+    """Whether an operation makes a view whose first element is that of its first operand."""
+    if operation.name not in _SHIFTED:
+        return operation.name in VIEWS
+    if operation.name == "memref.view":
+        return constant(operation.operands[1]) == 0
+    offsets = list(operation.attributes["static_offsets"])
+    if operation.name == "memref.subview":
+        return not any(offsets)
+    return offsets == [_offset(operation.operands[0].type)]
+
+
+def _offset(type_: Any) -> int | None:
+    """Elements from where its memory begins to the first of a buffer; None if that is open."""
+    ir = bindings_of(type_).ir
+    try:
+        _, offset = type_.get_strides_and_offset()
+    except (AttributeError, RuntimeError):  # one without a rank, or strides
+        return None
+    return None if offset == ir.ShapedType.get_dynamic_stride_or_offset() else int(offset)
 
 
 def _is_at_start(access: Any, number: int) -> bool:

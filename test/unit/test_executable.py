@@ -837,6 +837,9 @@ def test_an_alignment_that_is_assumed_is_asked_of_callers():
         "func.call @inner(%a) : (memref<64xf32>) -> ()",
         """%c = memref.subview %a[0] [32] [1] : memref<64xf32> to memref<32xf32, strided<[1]>>
            %x = memref.assume_alignment %c, 64 : memref<32xf32, strided<[1]>>""",
+        """%shape = memref.alloca() : memref<1xindex>
+           %c = memref.reshape %a(%shape) : (memref<64xf32>, memref<1xindex>) -> memref<?xf32>
+           %x = memref.assume_alignment %c, 64 : memref<?xf32>""",
     ],
 )
 def test_an_alignment_that_views_accesses_and_callees_assume_is_asked_of_callers(body):
@@ -866,6 +869,37 @@ def test_an_alignment_that_views_accesses_and_callees_assume_is_asked_of_callers
     with pytest.raises(ValueError, match=r"'a': its address 0x.* is not a multiple of 64 bytes"):
         executable["f"](shifted)
     executable["elsewhere"](shifted)
+
+
+@pytest.mark.parametrize("shift", [0, 4])
+def test_an_alignment_that_views_of_bytes_assume_is_asked_of_callers_where_they_begin(shift):
+    text = f"""
+    func.func @f(%a: memref<256xi8>) {{
+      %shift = arith.constant {shift} : index
+      %c = memref.view %a[%shift][] : memref<256xi8> to memref<32xf32>
+      %x = memref.assume_alignment %c, 64 : memref<32xf32>
+      return
+    }}"""
+    (entry,) = mopt_mlir.compile(text).entries
+    assert entry.parameters[0].alignment == (1 if shift else 64)
+
+
+@pytest.mark.parametrize(
+    ("offset", "other", "expected"), [(0, 0, 64), (4, 4, 64), (4, 0, 1), (0, 4, 1), ("?", 0, 1)]
+)
+def test_a_view_that_begins_elsewhere_asks_nothing_of_its_own_operand(offset, other, expected):
+    """Offsets count from where the memory begins, not from the parameter's first element."""
+    given = f"memref<16xf32, strided<[1], offset: {offset}>>"
+    made = f"memref<16xf32, strided<[1], offset: {other}>>"
+    text = f"""
+    func.func @f(%a: {given}) {{
+      %c = memref.reinterpret_cast %a to offset: [{other}], sizes: [16], strides: [1]
+          : {given} to {made}
+      %x = memref.assume_alignment %c, 64 : {made}
+      return
+    }}"""
+    (entry,) = mopt_mlir.compile(text).entries
+    assert entry.parameters[0].alignment == expected
 
 
 def test_pointers_in_a_module_inside_are_to_its_functions():
