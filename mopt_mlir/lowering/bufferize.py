@@ -40,6 +40,8 @@ _FREE = (
 
 _INLINE = "inline{default-pipeline=}"
 _NO_INLINE = "no_inline"
+_KEPT = "mopt.kept"
+"""Marks calls that are `no_inline` for now only, also where inlining copies them."""
 
 _WRITABLE = "bufferization.writable"
 
@@ -145,11 +147,12 @@ def _inline_returned_buffers(module: Any) -> None:
         return
     kept = [call for call in others if _NO_INLINE not in call.attributes]
     for call in kept:
-        call.attributes[_NO_INLINE] = ir.UnitAttr.get(call.context)
+        call.attributes[_NO_INLINE] = call.attributes[_KEPT] = ir.UnitAttr.get(call.context)
     run_upstream(module, _INLINE)
     ours, others = calls()
     for call in others:
-        del call.attributes[_NO_INLINE]
+        if _KEPT in call.attributes:
+            del call.attributes[_NO_INLINE], call.attributes[_KEPT]
     for call in ours:
         raise UserError(
             f"@{call.attributes['callee'].value} returns a buffer, and this call of it cannot be "

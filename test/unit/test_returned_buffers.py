@@ -6,6 +6,8 @@ import pytest
 from mopt_mlir import UserError, compile
 from mopt_mlir.buffers import aligned_bytes
 from mopt_mlir.lowering.arrays import _completed
+from mopt_mlir.lowering.bufferize import bufferize
+from mopt_mlir.pipeline.loading import load_module
 
 F32 = np.float32
 
@@ -169,6 +171,29 @@ def test_a_call_that_cannot_be_inlined_is_refused_with_its_location():
     message = r"<text>:11:\d+: error: @either returns a buffer, .* let it write to a parameter"
     with pytest.raises(UserError, match=message):
         compiled(text)
+
+
+def test_calls_that_are_not_to_be_inlined_stay_so():
+    """Also those in what is inlined itself; those of which nothing was said do not become so."""
+    module = load_module("""
+    func.func private @once(%x: memref<8xf32>)
+    func.func private @twice(%x: memref<8xf32>)
+    func.func private @given(%x: memref<8xf32>) -> memref<8xf32> {
+      call @once(%x) {no_inline} : (memref<8xf32>) -> ()
+      call @twice(%x) : (memref<8xf32>) -> ()
+      return %x : memref<8xf32>
+    }
+    func.func @f(%x: memref<8xf32>) {
+      %v = call @given(%x) : (memref<8xf32>) -> memref<8xf32>
+      call @once(%v) {no_inline} : (memref<8xf32>) -> ()
+      call @twice(%v) : (memref<8xf32>) -> ()
+      return
+    }""")
+    bufferize(module)
+    calls = [line for line in str(module).splitlines() if " call @" in line]
+    assert all(("no_inline" in line) == ("@once" in line) for line in calls)
+    assert sum("@once" in line for line in calls) > 1
+    assert "mopt." not in "".join(calls)
 
 
 def test_a_buffer_that_is_accessed_as_aligned_stays_the_functions_own():
