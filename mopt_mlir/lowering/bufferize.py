@@ -47,7 +47,8 @@ _WRITABLE = "bufferization.writable"
 
 
 def bufferize(module: Any) -> None:
-    """Replace tensors by buffers in a `builtin.module`; without any, leave it as it is.
+    """Replace tensors by buffers in a `builtin.module`, and buffers that functions return by
+    parameters; if it has neither tensors nor such functions, leave it as it is.
 
     A tensor parameter becomes a buffer that is only read (unless it says `bufferization.writable`),
     a tensor result of static shape a trailing parameter, marked `mopt.result`, that the result
@@ -221,7 +222,8 @@ def _keep_manual_deallocations(module: Any) -> None:
             owner.operation.attributes[MANUAL] = ir.UnitAttr.get(op.context)
         else:
             raise UserError(
-                f"'{op.name}' frees what several allocations, or callers, may have given: beside "
-                "tensors, free what 'memref.alloc' returned, in the same function",
+                f"'{op.name}' frees what several allocations, or callers, may have given: where a "
+                "module has tensors, or functions that return buffers, free what 'memref.alloc' "
+                "returned, in the same function",
                 describe(op.location),
             )

@@ -12,7 +12,8 @@ def run_upstream(module: Any, *passes: str) -> None:
     """Run upstream passes, each given as in a textual pipeline, in order on a `builtin.module`.
 
     MLIR's diagnostics go to the sink, once the passes are done: the sink of a pass of ours hands
-    errors to MLIR, which would hand them to us again. Raises Failure after an error among them.
+    errors to MLIR, which would hand them to us again. Raises Failure, after these, if the module is
+    invalid or a pass fails.
 
     What the passes are given is verified, and not again after each of them: that is a fifth of the
     time that compiling takes. The result is when the next ones are given it, or by the pass manager
