@@ -58,6 +58,7 @@ def bufferize(module: Any) -> None:
     _check_dialects(module)
     _check_inner_modules(module)
     _check_sizes(module)
+    _check_pointers(module)
     if not (_has_tensors(module) or _returns_buffers(module)):
         return
     _inline_returned_buffers(module)
@@ -110,6 +111,24 @@ def _check_sizes(module: Any) -> None:
             if is_static and type_.has_static_shape and prod(type_.shape) >= ADDRESSABLE_BYTES:
                 message = f"{type_} has more elements than there are addresses"
                 raise UserError(message, describe(operation.location))
+
+
+def _check_pointers(module: Any) -> None:
+    """Raise UserError for a pointer to a function of tensors: MLIR's bufferisation changes the
+    function, and neither pointers nor calls through them."""
+    ir = bindings_of(module).ir
+    tensors = (ir.RankedTensorType, ir.UnrankedTensorType)
+    for pointer in find(module, "func.constant"):
+        type_ = pointer.result.type
+        if list(pointer.result.uses) and any(
+            isinstance(part, tensors) for part in (*type_.inputs, *type_.results)
+        ):
+            raise UserError(
+                f"the tensors of @{pointer.attributes['value'].value} become buffers, and calls "
+                "through a pointer do not know that: let it take buffers and write its results to "
+                "them, or call it by its name",
+                describe(pointer.location),
+            )
 
 
 def _has_tensors(root: Any) -> bool:

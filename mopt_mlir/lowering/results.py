@@ -6,6 +6,7 @@ buffer to be returned twice.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from mopt_mlir.bindings import Bindings, bindings_of, enclosing_module
@@ -31,7 +32,8 @@ def results_to_parameters(module: Any) -> None:
 
     A buffer that the function allocates and returns becomes the parameter itself; what it returns
     otherwise (a parameter, a constant, a buffer returned before) is copied. Raises UserError for
-    calls of declared functions that return buffers of other shapes: nobody knows who frees these.
+    uses of declared functions that return buffers of other shapes, as nobody knows who frees these,
+    and for pointers to functions that are rewritten: who calls through them is not known.
     """
     bindings = bindings_of(module)
     with module.context, bindings.ir.Location.unknown():
@@ -41,13 +43,27 @@ def results_to_parameters(module: Any) -> None:
             if _rewrite_function(bindings, function)
         }
         calls = [call for call in find(module, "func.call") if enclosing_module(call) == module]
+        pointers = [op for op in find(module, "func.constant") if enclosing_module(op) == module]
         called = {call.attributes["callee"].value for call in calls}
+        called |= {pointer.attributes["value"].value for pointer in pointers}
         for declaration in declarations_of(module):
             if name_of(declaration) in called and _rewrite_declaration(bindings, declaration):
                 changed.add(name_of(declaration))
+        _check_pointers(pointers, changed)
         for call in calls:
             if call.attributes["callee"].value in changed:
                 _rewrite_call(bindings, call)
+
+
+def _check_pointers(pointers: Sequence[Any], changed: Collection[str]) -> None:
+    for pointer in pointers:
+        name = pointer.attributes["value"].value
+        if name in changed:
+            raise UserError(
+                f"@{name} returns a buffer, which becomes a parameter, and calls through a pointer "
+                "do not know that: let it write to a parameter instead, or call it by its name",
+                describe(pointer.location),
+            )
 
 
 def _rewrite_function(bindings: Bindings, function: Any) -> bool:

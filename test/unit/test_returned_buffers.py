@@ -173,6 +173,52 @@ def test_a_call_that_cannot_be_inlined_is_refused_with_its_location():
         compiled(text)
 
 
+@pytest.mark.parametrize("body", ["", "{ return %x : memref<8xf32> }"], ids=["declared", "defined"])
+def test_a_pointer_to_a_function_that_returns_a_buffer_is_refused_with_its_location(body):
+    text = f"""func.func private @g(%x: memref<8xf32>) -> memref<8xf32> {body}
+    func.func private @use(%p: (memref<8xf32>) -> memref<8xf32>)
+    func.func @f() {{
+      %p = func.constant @g : (memref<8xf32>) -> memref<8xf32>
+      call @use(%p) : ((memref<8xf32>) -> memref<8xf32>) -> ()
+      return
+    }}"""
+    with pytest.raises(UserError, match=r"<text>:4:\d+: error: @g returns .* let it write to a"):
+        compiled(text)
+
+
+@pytest.mark.parametrize("type_", ["(tensor<8xf32>) -> tensor<8xf32>", "(tensor<8xf32>) -> ()"])
+def test_a_pointer_to_a_function_of_tensors_is_refused_with_its_location(type_):
+    text = f"""func.func private @g{type_}
+    func.func private @use(%p: {type_})
+    func.func @f() {{
+      %p = func.constant @g : {type_}
+      call @use(%p) : ({type_}) -> ()
+      return
+    }}"""
+    with pytest.raises(UserError, match=r"<text>:4:\d+: error: the tensors of @g .* call it by"):
+        compiled(text)
+
+
+def test_a_pointer_that_is_called_itself_is_no_pointer_any_more():
+    """MLIR makes a call by name of it."""
+    function = compiled(
+        """func.func private @copy(%x: memref<8xf32>) -> memref<8xf32> {
+          %m = memref.alloc() : memref<8xf32>
+          memref.copy %x, %m : memref<8xf32> to memref<8xf32>
+          return %m : memref<8xf32>
+        }
+        func.func @f(%x: memref<8xf32>, %seen: memref<8xf32>) {
+          %p = func.constant @copy : (memref<8xf32>) -> memref<8xf32>
+          %v = func.call_indirect %p(%x) : (memref<8xf32>) -> memref<8xf32>
+          memref.copy %v, %seen : memref<8xf32> to memref<8xf32>
+          return
+        }"""
+    )
+    x, seen = np.arange(8, dtype=F32), np.zeros(8, F32)
+    function(x, seen)
+    assert seen.tolist() == x.tolist()
+
+
 def test_calls_that_are_not_to_be_inlined_stay_so():
     """Also those in what is inlined itself; those of which nothing was said do not become so."""
     module = load_module("""
