@@ -8,6 +8,9 @@ from typing import Any
 
 from mopt_mlir.bindings import bindings_of
 
+_WITH_ONE_INPUT = ("linalg.broadcast", "linalg.transpose", "tensor.insert_slice")
+"""Operations that do not say how many operands are only read, as it is the first."""
+
 
 def inside(root: Any) -> list[Any]:
     """`root` and all operations inside, from the innermost out, as they are before any changes."""
@@ -38,6 +41,14 @@ def defined_by(operation: Any) -> Iterator[Any]:
     for region in operation.regions:
         for block in region:
             yield from block.arguments
+
+
+def count_inputs(operation: Any) -> int:
+    """How many operands, which come first, are only read, as far as it is known."""
+    segments = "operandSegmentSizes"
+    if operation.name.startswith("linalg.") and segments in operation.attributes:
+        return int(operation.attributes[segments][0])
+    return int(operation.name in _WITH_ONE_INPUT)
 
 
 def free_symbols(module: Any, stem: str) -> Iterator[str]:

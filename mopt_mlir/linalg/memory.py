@@ -9,7 +9,7 @@ from typing import Any, Literal
 from mopt_mlir.bindings import Bindings, enclosing_module
 from mopt_mlir.buffers import VIEWS
 from mopt_mlir.func_ops import name_of
-from mopt_mlir.operations import find, inside
+from mopt_mlir.operations import count_inputs, find, inside
 
 _CONFINED = ("arith.", "linalg.", "math.", "memref.")
 """Dialects whose operations access the memory of their operands only."""
@@ -23,9 +23,6 @@ _ACCESS_NOTHING = VIEWS | {
     "tensor.empty",
 }
 """Operations that access no elements of floats (the shape that `memref.reshape` reads has none)."""
-
-_WITH_ONE_INPUT = ("linalg.broadcast", "linalg.transpose")
-"""Operations of linalg that do not say how many operands are only read, as they have one."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +87,7 @@ class Memory:
             if not inner.name.startswith(_CONFINED):
                 yield _Access(None, True)
                 continue
-            inputs = _inputs(inner)
+            inputs = count_inputs(inner)
             for number, value in enumerate(inner.operands):
                 if self._is_memory(value):
                     yield _Access(self._origin(value), number >= inputs)
@@ -140,11 +137,3 @@ class Memory:
             found = find(module, *uses)
             self._called[module] = frozenset(use.attributes[uses[use.name]].value for use in found)
         return name_of(function) in self._called[module]
-
-
-def _inputs(operation: Any) -> int:
-    """How many operands, which come first, are only read, as far as it is known."""
-    segments = "operandSegmentSizes"
-    if operation.name.startswith("linalg.") and segments in operation.attributes:
-        return int(operation.attributes[segments][0])
-    return int(operation.name in _WITH_ONE_INPUT)

@@ -14,7 +14,7 @@ from typing import Any
 
 from mopt_mlir.bindings import bindings_of
 from mopt_mlir.buffers import VIEWS
-from mopt_mlir.operations import find, inside
+from mopt_mlir.operations import count_inputs, find, inside
 
 _PARTS = (
     "tensor.cast",
@@ -56,7 +56,7 @@ def _changed_again(loop: Any) -> Iterator[tuple[Any, int]]:
         if operation == loop or operation.name in _PARTS or not _may_change(operation):
             continue
         for _, number, value in _tensors(operation):
-            is_read = number < _inputs(operation)
+            is_read = number < count_inputs(operation)
             if not is_read and not _is_inside(_block(_root(value)), loop):
                 yield operation, number
 
@@ -66,16 +66,6 @@ def _may_change(operation: Any) -> bool:
     if operation.name == "bufferization.to_buffer":
         return "read_only" not in operation.attributes
     return operation.name == "scf.yield" or any(map(_is_tensor, operation.results))
-
-
-def _inputs(operation: Any) -> int:
-    """How many operands, which come first, are only read."""
-    if operation.name == "tensor.insert_slice":
-        return 1
-    segments = "operandSegmentSizes"
-    if operation.name.startswith("linalg.") and segments in operation.attributes:
-        return int(operation.attributes[segments][0])
-    return 0
 
 
 def _terminator(region: Any) -> Any:

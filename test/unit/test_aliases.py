@@ -366,12 +366,15 @@ def test_a_buffer_that_is_written_to_is_new_in_each_iteration(loop):
 
 def test_what_a_loop_only_reads_is_not_copied():
     module = load_module(
-        f"""func.func @f(%x: tensor<3x4xf32>, %w: {TENSOR}, %out: memref<3x4xf32>) {{
+        f"""func.func @f(%x: tensor<3x4xf32>, %w: {TENSOR}, %v: tensor<f32>,
+                %out: memref<3x4xf32>) {{
           affine.for %i = 0 to 3 {{
             %part = tensor.extract_slice %x[%i, 0] [1, 4] [1, 1]
                 : tensor<3x4xf32> to {TENSOR}
             %e = tensor.empty() : {TENSOR}
-            %same = tensor.insert_slice %w into %e[0] [4] [1] : {TENSOR} into {TENSOR}
+            %all = linalg.broadcast ins(%v : tensor<f32>) outs(%e : {TENSOR}) dimensions = [0]
+            %turned = linalg.transpose ins(%w : {TENSOR}) outs(%all : {TENSOR}) permutation = [0]
+            %same = tensor.insert_slice %w into %turned[0] [4] [1] : {TENSOR} into {TENSOR}
             %y = linalg.add ins(%part, %w : {TENSOR}, {TENSOR}) outs(%same : {TENSOR}) -> {TENSOR}
             %b = bufferization.to_buffer %y : {TENSOR} to memref<4xf32>
             {TO_ROW}
