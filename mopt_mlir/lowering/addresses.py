@@ -16,6 +16,7 @@ from typing import Any
 
 from mopt_mlir.bindings import Bindings, bindings_of
 from mopt_mlir.buffers import ADDRESSABLE_BYTES
+from mopt_mlir.lowering.values import constant
 from mopt_mlir.operations import find
 
 _ACCESSES = {
@@ -173,15 +174,10 @@ def _reach(shape: Sequence[int], strides: Sequence[int]) -> int:
 def _split(index: Any) -> tuple[Any, int]:
     """An index as something that varies, or None, and a constant to be added: canonical sums have
     one at most, on the right."""
-    if (known := _constant(index)) is not None:
+    if (known := constant(index)) is not None:
         return None, known
     if getattr(index.owner, "name", "") == "arith.addi":
         first, second = index.owner.operands
-        if (known := _constant(second)) is not None:
+        if (known := constant(second)) is not None:
             return first, known
     return index, 0
-
-
-def _constant(index: Any) -> int | None:
-    is_constant = getattr(index.owner, "name", "") == "arith.constant"
-    return int(index.owner.attributes["value"].value) if is_constant else None
