@@ -47,7 +47,7 @@ def rewrite(convolutions: Sequence[PlannedConvolution], bindings: Bindings) -> N
     packed: dict[tuple[Any, ...], str] = {}
     for planned, key in zip(convolutions, keys, strict=True):
         operation, (module, _) = planned.operation, key
-        builder = Builder(bindings, operation.location, _entry_block(operation))
+        builder = Builder(bindings, operation.location, _block_of_function(operation))
         with bindings.ir.InsertionPoint(operation), operation.location:
             site = _site(builder, planned, module, packed)
             if uses[key] == 1:
@@ -67,8 +67,9 @@ def rewrite(convolutions: Sequence[PlannedConvolution], bindings: Bindings) -> N
                 other.erase()
 
 
-def _entry_block(operation: Any) -> Any:
-    """The block of the function around `operation` (or of what else stands in a module)."""
+def _block_of_function(operation: Any) -> Any:
+    """The block around `operation` among those of its function (or of what else stands in a
+    module)."""
     block, owner = operation.block, operation.parent.operation
     while "builtin.module" not in (owner.name, owner.parent.operation.name):
         block, owner = owner.block, owner.parent.operation
