@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import metadata
+from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 from mopt_mlir.bindings import Bindings, bindings_of
@@ -25,6 +26,7 @@ from mopt_mlir.linalg.isolation import ENTRY, isolate
 from mopt_mlir.machine.facts import observe
 from mopt_mlir.machine.flushing import flush_caches
 from mopt_mlir.normal_form import normalised
+from mopt_mlir.pipeline.source import Source, parse
 from mopt_mlir.plan import TIME_LIMIT, Plan
 from mopt_mlir.planning import plan_attribute
 from mopt_mlir.planning.plan_cache import version
@@ -110,9 +112,16 @@ class _Chooser:
         functions = []
         for plan in plans:
             plan_attribute.attach(operation, plan, self.bindings)
-            functions.append(self._compiled(module.clone().operation))
+            functions.append(self._compiled(self._apart(module)))
         arguments = random_arguments(functions[0].entry)
         return fastest(_times_when_cold([f.bind(*arguments) for f in functions]))
+
+    def _apart(self, module: Any) -> Any:
+        """A copy of `module` in a context of its own, which its constants go with: those of the
+        context that is compiled in stay as long as that does."""
+        written = BytesIO()
+        module.write_bytecode(written)
+        return parse(Source(ENTRY, written.getvalue()), self.bindings.ir.Context()).operation
 
     def _compiled(self, module: Any) -> Function:
         return load(lower_module(module, self.options), self.target)[ENTRY]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import weakref
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -404,3 +406,21 @@ def test_what_was_found_in_too_little_time_is_not_kept(cut_short):
     for searches in (1, 2):
         choose_plans(load_module(EXAMPLE), options, host())
         assert len(cut_short) == searches
+
+
+@pytest.mark.usefixtures("take")
+def test_constant_weights_of_candidates_go_with_them(monkeypatch):
+    """Constants stay as long as the context that they are in: not that of what is compiled."""
+    contexts = []
+    compiled = choosing._Chooser._compiled
+
+    def noted(chooser, alone):
+        contexts.append(weakref.ref(alone.context))
+        return compiled(chooser, alone)
+
+    monkeypatch.setattr(choosing._Chooser, "_compiled", noted)
+    module = load_module(CONSTANT)
+    choose_plans(module, OPTIONS, host())
+    gc.collect()
+    assert len(contexts) == OPTIONS.candidates
+    assert all(context() is None for context in contexts)
