@@ -7,6 +7,7 @@ from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
 from mopt_mlir.compiler.compilation import lower_source
+from mopt_mlir.compiler.lowered import keep_demands
 from mopt_mlir.diagnostics import UserError
 from mopt_mlir.lowering.constants import take_constants
 from mopt_mlir.lowering.header import header_text
@@ -65,6 +66,7 @@ def compile_to_file(
 
 def _artifact(lowered: LoweredModule, suffix: str, target: Target) -> bytes:
     if suffix == ".mlir":
+        keep_demands(lowered)
         return f"{lowered.module}\n".encode()
     constants = take_constants(lowered.module)
     native = compile_module(lowered.module, target, [e.symbol for e in lowered.entries])

@@ -68,7 +68,7 @@ def load(lowered: LoweredModule, target: Target) -> Executable:
         native, symbols, {name: constant.data for name, constant in constants.items()}
     )
     return Executable(
-        {e.name: Function(e, code, lowered.requirements[e.name]) for e in lowered.entries}
+        {e.name: Function(e, code, lowered.requirements.get(e.name, ())) for e in lowered.entries}
     )
 
 

@@ -7,9 +7,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from mopt_mlir.diagnostics import NOT_TILED, Diagnostic, UserError, current_sink, sink
+from mopt_mlir.diagnostics import NOT_TILED, Diagnostic, UserError, current_sink, emit, sink
 from mopt_mlir.func_ops import functions_of, name_of
 from mopt_mlir.lowering.entries import Entry, entry_functions, read_entry
+from mopt_mlir.lowering.kept_requirements import keep_requirements, kept_requirements
 from mopt_mlir.lowering.requirements import Requirement, requirements
 from mopt_mlir.pipeline.loading import run_passes
 from mopt_mlir.pipeline.pass_registry import create
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class LoweredModule:
     """A module of the LLVM dialect, the functions that can be called in it, and by name what these
-    demand of the sizes that their types leave open."""
+    demand of the sizes that their types leave open, where it is known."""
 
     module: Any
     entries: tuple[Entry, ...]
@@ -33,12 +34,38 @@ def lower_module(module: Any, options: CompileOptions) -> LoweredModule:
 
     Raises UserError, or Failure after diagnostics.
     """
-    demands = {name_of(f): requirements(f) for f in functions_of(module)}
+    demands = _kept(module) | {name_of(f): requirements(f) for f in functions_of(module)}
     with _fallback_reported(options.require_tiled):
         run_passes(module, options.first_passes())
     run_passes(module, create("mopt-lower-to-llvm", threads=options.threads))
     entries = tuple(map(read_entry, entry_functions(module)))
-    return LoweredModule(module, entries, {e.name: demands.get(e.name, ()) for e in entries})
+    known = {entry.name: demands[entry.name] for entry in entries if entry.name in demands}
+    return LoweredModule(module, entries, known)
+
+
+def keep_demands(lowered: LoweredModule) -> None:
+    """Have the module itself say what its functions demand, for whoever compiles it on."""
+    for function, entry in zip(entry_functions(lowered.module), lowered.entries, strict=True):
+        if entry.name in lowered.requirements:
+            keep_requirements(function, lowered.requirements[entry.name])
+
+
+def _kept(module: Any) -> dict[str, tuple[Requirement, ...]]:
+    """What functions that were lowered before demand; there is a warning where nobody knows."""
+    known = {}
+    for function in entry_functions(module):
+        if function.name == "func.func":
+            continue  # the attribute is written anew
+        entry, demands = read_entry(function), kept_requirements(function)
+        if demands is not None:
+            known[entry.name] = demands
+        elif any(None in (parameter.shape or ()) for parameter in entry.parameters):
+            message = (
+                f"calls of @{entry.name} do not check the sizes that its types leave open, as it "
+                "is lowered already, not by mopt-compile: compile what it was made from instead"
+            )
+            emit("warning", function.location, message)
+    return known
 
 
 @contextmanager

@@ -141,7 +141,7 @@ _NEVER_NEGATIVE = ("eq", "ne", "lt", "le", "gt", "ge")
 def evaluate(size: Size, arguments: Sequence[Any]) -> int:
     """The value of a size that is known, for bound arguments: each a `Buffer` or a C scalar."""
     done: dict[Size, int] = {}
-    for part in operands_first(size, _operands, done):
+    for part in operands_first(size, operands_of_size, done):
         if isinstance(part, int):
             done[part] = part
         elif isinstance(part, Extent):
@@ -154,7 +154,8 @@ def evaluate(size: Size, arguments: Sequence[Any]) -> int:
     return done[size]
 
 
-def _operands(size: Size) -> Sequence[Size]:
+def operands_of_size(size: Size) -> Sequence[Size]:
+    """What a size is computed from, if it is."""
     return size.operands if isinstance(size, Computed) else ()
 
 

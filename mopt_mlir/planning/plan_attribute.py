@@ -12,15 +12,12 @@ from mopt_mlir.bindings import Bindings, bindings_of
 from mopt_mlir.diagnostics import UserError, describe, emit
 from mopt_mlir.linalg.extract import UnsupportedError, extract
 from mopt_mlir.normal_form import normalised
+from mopt_mlir.plain_attributes import to_attribute, to_data
 from mopt_mlir.plain_data import DataError
 from mopt_mlir.plan import Plan
-from mopt_mlir.unicode_text import is_unicode
 from mopt_mlir.wording import counted
 
 NAME = "mopt.plan"
-
-MOST_BITS = 64
-"""Of an integer: asked for the value of a larger one, MLIR ends the process."""
 
 PLAN_ANEW = f"or leave out '{NAME}' to have it planned anew"
 """The way out with each plan that does not suit what is asked for."""
@@ -79,7 +76,7 @@ def compare_threads(plan: Plan, threads: int, location: Any) -> None:
 
 def attach(operation: Any, plan: Plan, bindings: Bindings) -> None:
     """Set `mopt.plan` on `operation`."""
-    operation.attributes[NAME] = _attribute(plan.as_dict(), bindings)
+    operation.attributes[NAME] = to_attribute(plan.as_dict(), bindings)
 
 
 def attached(operation: Any, bindings: Bindings) -> Plan | None:
@@ -92,36 +89,4 @@ def attached(operation: Any, bindings: Bindings) -> Plan | None:
     attribute = operation.attributes[NAME]
     if not isinstance(attribute, bindings.ir.DictAttr):
         raise DataError("the plan is not a dictionary attribute")
-    if not is_unicode(attribute):
-        raise DataError("the plan holds text that is not UTF-8")
-    return Plan.from_dict(_data(attribute, bindings))
-
-
-def _attribute(data: Any, bindings: Bindings) -> Any:
-    ir = bindings.ir
-    if isinstance(data, str):
-        return ir.StringAttr.get(data)
-    if isinstance(data, bool):
-        return ir.BoolAttr.get(data)
-    if isinstance(data, int):
-        return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), data)
-    if isinstance(data, float):
-        return ir.FloatAttr.get(ir.F64Type.get(), data)
-    if isinstance(data, dict):
-        return ir.DictAttr.get({key: _attribute(value, bindings) for key, value in data.items()})
-    return ir.ArrayAttr.get([_attribute(value, bindings) for value in data])
-
-
-def _data(attribute: Any, bindings: Bindings) -> Any:
-    ir = bindings.ir
-    if isinstance(attribute, ir.BoolAttr):
-        return bool(attribute.value)
-    if isinstance(attribute, ir.IntegerAttr) and getattr(attribute.type, "width", 0) > MOST_BITS:
-        raise DataError(f"the plan holds {attribute}; its integers have at most {MOST_BITS} bits")
-    if isinstance(attribute, (ir.StringAttr, ir.IntegerAttr, ir.FloatAttr)):
-        return attribute.value
-    if isinstance(attribute, ir.DictAttr):
-        return {item.name: _data(item.attr, bindings) for item in attribute}
-    if isinstance(attribute, ir.ArrayAttr):
-        return [_data(item, bindings) for item in attribute]
-    raise DataError(f"the plan holds {attribute}, which is no number, text, list or dictionary")
+    return Plan.from_dict(to_data(attribute, "the plan", bindings))

@@ -1,5 +1,6 @@
 """Sizes that types leave open: what fits runs, what does not is refused before it runs."""
 
+import json
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -7,8 +8,14 @@ import numpy as np
 import pytest
 
 from mopt_mlir import UserError, compile, sink
+from mopt_mlir.compiler.ahead_of_time import compile_to_file
+from mopt_mlir.compiler.options import CompileOptions
+from mopt_mlir.func_ops import functions_of
 from mopt_mlir.lowering import shapes
+from mopt_mlir.lowering.kept_requirements import as_data, from_data
+from mopt_mlir.lowering.requirements import requirements
 from mopt_mlir.lowering.sizes import Unknown, compute
+from mopt_mlir.pipeline.loading import load_module, run_passes
 
 CONV = """
 func.func @f(%x: memref<1x?x10x8xf32>, %w: memref<3x3x8x16xf32>, %o: memref<1x?x8x16xf32>) {
@@ -662,3 +669,94 @@ def test_equal_sizes_are_one_for_all_threads():
     with ThreadPoolExecutor(4) as threads:
         first, *others = threads.map(lambda _: compute("add", unknown, 1), range(4))
     assert all(other is first for other in others)
+
+
+# What was lowered before
+
+
+SOURCES = (CONV, MATMUL, SLICED, EXPANDED, REVERSED, STEPPED, SHORTENED, SURROUNDED, EITHER)
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_what_is_demanded_is_the_same_from_plain_data(source):
+    module = load_module(source)
+    *_, made = functions_of(module)
+    demands = requirements(made)
+    assert demands
+    data = json.loads(json.dumps(as_data(demands)))
+    assert from_data(data, function(source).entry.parameters) == demands
+
+
+DIVIDED = COUNTED.replace(
+    "OPERATIONS",
+    """%j = arith.divui %n, %three : i64
+  %count = arith.index_cast %j : i64 to index""",
+)
+"""By numbers of more than 64 bits."""
+
+LOWERED_TWICE = [
+    (CALLED, (ones(3), ones(2)), "'memref.copy' .<text>:3:3. needs 3 elements"),
+    (MATMUL, (ones(2, 3), ones(2, 4)), "'linalg.matmul' .*needs 3 .*axis 0 of its operand 1"),
+    (STATIC_SLICE, (ones(5), ones(2), 4), "'memref.subview' .*at least 6 elements .*has 5"),
+    (DIVIDED, (ones(8), -1), f"needs at least {(2**64 - 1) // 3} elements"),
+]
+
+
+@pytest.mark.parametrize(("source", "arguments", "message"), LOWERED_TWICE)
+def test_a_lowered_module_still_says_what_it_demands(tmp_path, source, arguments, message):
+    options = CompileOptions(machine="generic-avx2")
+    with sink(lambda _: None):
+        compile_to_file(source, tmp_path / "once.mlir", options)
+    with sink(pytest.fail):
+        compile_to_file(tmp_path / "once.mlir", tmp_path / "twice.mlir", options)
+        lowered = compile(tmp_path / "twice.mlir", machine="generic-avx2")["f"]
+    with pytest.raises(ValueError, match=f"f: .*{message}"):
+        lowered(*arguments)
+
+
+def test_a_lowered_module_runs_where_sizes_fit(tmp_path):
+    compile_to_file(CALLED, tmp_path / "low.mlir", CompileOptions(machine="generic-avx2"))
+    target = np.zeros(3, np.float32)
+    compile(tmp_path / "low.mlir")["f"](ones(3), target)
+    np.testing.assert_array_equal(target, ones(3))
+
+
+@pytest.mark.parametrize("type_", ["memref<?xf32>", "memref<8xf32>"])
+def test_a_module_that_does_not_say_what_it_demands_is_warned_of(tmp_path, type_):
+    module = load_module(f"""
+    func.func @f(%a: {type_}, %b: {type_}) {{
+      linalg.add ins(%a, %a : {type_}, {type_}) outs(%b : {type_})
+      return
+    }}""")
+    run_passes(module, "mopt-lower-to-llvm")
+    said = []
+    for name in ("once", "twice"):  # whoever does not know does not write that nothing is asked
+        with sink(said.append):
+            compile_to_file(module, tmp_path / f"{name}.mlir", CompileOptions(machine="haswell"))
+        module = tmp_path / f"{name}.mlir"
+    if type_ == "memref<8xf32>":
+        assert not said
+        return
+    assert [diagnostic.severity for diagnostic in said] == ["warning"] * 2
+    assert all("calls of @f do not check" in diagnostic.message for diagnostic in said)
+
+
+@pytest.mark.parametrize(
+    ("found", "written", "message"),
+    [
+        ('"extent 0 0"', '"extent 2 0"', "'extent 2 0' is no size of this function"),
+        ('"extent 0 0"', '"extent 0 1"', "'extent 0 1' is no size of this function"),
+        ('"extent 0 0"', '"scalar 0"', "'scalar 0' is no size of this function"),
+        ('"extent 0 0"', '"add 0 1"', "'add 0 1' is no size of this function"),
+        ('"extent 0 0"', '"extent"', "'extent' is no size"),
+        (", size = ", ", other = ", "no field 'demands.0..other'"),
+        ("size = 0", "size = 7", "size = 7 is the place of no size"),
+        ("sizes = ", "extents = ", "no field 'extents'"),
+    ],
+)
+def test_what_is_demanded_is_read_with_care(tmp_path, found, written, message):
+    compile_to_file(CALLED, tmp_path / "low.mlir", CompileOptions(machine="generic-avx2"))
+    text = (tmp_path / "low.mlir").read_text()
+    assert found in text
+    with pytest.raises(UserError, match=f"'mopt.entry': .*{message}"):
+        compile(text.replace(found, written))
