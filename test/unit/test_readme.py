@@ -156,7 +156,7 @@ def test_known_machines_are_listed() -> None:
 def test_speeds_are_those_of_the_report() -> None:
     """Each cell of README's table, from the comparison on the same host in the report."""
     hosts = {"AMD Zen 5": "znver5", "AMD Zen 4": "znver4", "AMD Zen 3": "znver3"}
-    hosts["Intel Granite Rapids"] = "graniterapids"
+    hosts |= {"Intel Granite Rapids": "graniterapids", "Intel Emerald Rapids": "emeraldrapids"}
     row = re.compile(r"^\| ([\w ]+), AVX[-\d]+(.*?) \| (.*) \| (.*)\|$", re.MULTILINE)
     reported = dict(reported_speeds())
     for host, others, *cells in row.findall((ROOT / "README.md").read_text()):

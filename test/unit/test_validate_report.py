@@ -509,7 +509,7 @@ def test_old_trials_know_what_was_learnt_of_their_cpu_since():
         "queued_stores",
         "misprediction_cycles",
     }
-    for cpu in ("znver3", "znver4", "znver5", "graniterapids"):
+    for cpu in ("znver3", "znver4", "znver5", "emeraldrapids", "graniterapids"):
         now = asdict(by_name(cpu))
         then = {name: value for name, value in now.items() if name not in learnt}
         assert trials.machine_of(then) == by_name(cpu)
