@@ -47,6 +47,11 @@ class Rates:
             return 1
         return self.write_passes if level == LEVELS[0] else OUTPUT_PASSES
 
+    def written(self, *, streams: bool) -> float:
+        """How many times as long as reading the output from memory it takes to write it there, at
+        least; `streams` says whether it may go past the caches."""
+        return min(self.write_passes, self.stream_passes) if streams else self.write_passes
+
     @staticmethod
     def of(machine: Machine, cores: int) -> Rates:
         rates = {

@@ -255,7 +255,7 @@ class Evaluator:
         """Seconds of computing, and of traffic between registers and L1."""
         parts = np.array(self.choice.work)[:, None]
         if self.choice.parallel:
-            parts = works(self.problem, self.choice, covered)
+            parts = works(self.problem, self.choice.kernel, self.choice.kinds, covered)
         cycles, per_visit, *elements, output_per_visit = parts
         elements[OUTPUT] = elements[OUTPUT] + output_per_visit * visits
         sizes = (tensor.element.size for tensor in self.problem.tensors)

@@ -10,31 +10,22 @@ tiles span all other reduction dims (`whole_to_pack`): else they would be copied
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, reduce
 from math import gcd, prod
 
 import numpy as np
 
 from mopt_mlir.machine.machine import Machine
 from mopt_mlir.microkernel import Microkernel
-from mopt_mlir.model.cost import (
-    FILLED_FROM,
-    MEMORY,
-    PARALLEL_START,
-    can_stream,
-    exposed_parts,
-)
-from mopt_mlir.model.footprint import MemoryAxis
+from mopt_mlir.model.cost import PARALLEL_START, can_stream
 from mopt_mlir.model.menu import menu
 from mopt_mlir.model.microkernel import RegisterWork, TileKind, tile_kinds
-from mopt_mlir.model.packing import PACK_CYCLES
-from mopt_mlir.model.rates import OUTPUT_PASSES, Rates
-from mopt_mlir.model.room import line_axes
+from mopt_mlir.model.rates import Rates
 from mopt_mlir.problem import Problem
 from mopt_mlir.solver.arrays import Floats, Ints
-from mopt_mlir.solver.axis_bounds import least, of_tile
+from mopt_mlir.solver.quick_bound import QuickBound
 from mopt_mlir.vector_access import is_transposed, needs_panels
 
 MOST_TILES = 1 << 16
@@ -72,8 +63,7 @@ class Choice:
     def written(self) -> float:
         """How many times as long as reading it from memory it takes to write the output there, at
         least."""
-        written, streamed = self.rates.write_passes, self.rates.stream_passes
-        return min(written, streamed) if self.streams else written
+        return self.rates.written(streams=self.streams)
 
     @property
     def start(self) -> float:
@@ -98,18 +88,24 @@ class Choice:
         return self.parallel.get(dim, 1)
 
 
-def works(problem: Problem, choice: Choice, covered: Ints) -> Floats:
-    """The fields of `RegisterWork` (rows) of a core that covers so many points along each dim of
-    `problem` (`[..., dim]`)."""
-    units = [min(choice.unit(dim), problem.extent(dim)) for dim in problem.names]
+def works(
+    problem: Problem, kernel: Microkernel, kinds: Iterable[TileKind], covered: Ints
+) -> Floats:
+    """The fields of `RegisterWork` (`[field, ...]`) of a core that covers so many points along each
+    dim of `problem` (`[..., dim]`) in register tiles of `kernel`, of which `kinds` are."""
+    units = [min(kernel.extent(dim), problem.extent(dim)) for dim in problem.names]
     whole, rest = np.divmod(covered, units)
-    found = np.zeros((len(RegisterWork._fields), len(covered)))
-    for kind in choice.kinds:
-        number = np.ones(len(covered))
-        for dim in problem.parallel_dims:
-            at = problem.names.index(dim)
-            number = number * (rest[:, at] > 0 if dim in kind.partial else whole[:, at])
-        found += np.array(kind.work)[:, None] * number
+    counts = [
+        (whole[..., at], rest[..., at] > 0, dim)
+        for at, dim in enumerate(problem.names)
+        if dim in problem.parallel_dims
+    ]
+    found = np.zeros((len(RegisterWork._fields), *covered.shape[:-1]))
+    for kind in kinds:
+        number = np.ones(covered.shape[:-1])
+        for full, part, dim in counts:
+            number = number * (part if dim in kind.partial else full)
+        found += np.multiply.outer(kind.work, number)
     return found
 
 
@@ -120,16 +116,41 @@ def shares(problem: Problem, choice: Choice, along: str | None = None) -> tuple[
     with and without a part, as works are linear in the number of whole register tiles."""
     if not choice.parallel:
         return np.array([[*problem.extents.values()]]), np.array(choice.work)[:, None]
-    points = [
-        [problem.extent(dim)]
-        if choice.ways(dim) == 1
-        else np.unique(covered_points(problem.extent(dim), choice.unit(dim), choice.ways(dim)))
-        if dim == along
-        else _extremes(problem.extent(dim), choice.unit(dim), choice.ways(dim))
-        for dim in problem.names
-    ]
-    covered = np.stack([grid.ravel() for grid in np.meshgrid(*points, indexing="ij")], axis=1)
-    return covered, works(problem, choice, covered)
+    ways = tuple(choice.ways(dim) for dim in problem.parallel_dims)
+    covered = _shares(problem, choice.kernel, [ways], along)[0]
+    return covered, works(problem, choice.kernel, choice.kinds, covered)
+
+
+def _shares(
+    problem: Problem,
+    kernel: Microkernel,
+    splits: Sequence[tuple[int, ...]],
+    along: str | None = None,
+) -> Ints:
+    """The points of `shares` for each of some splits (`[split, share, dim]`)."""
+
+    def points(dim: str, ways: int) -> tuple[int, ...]:
+        extent, unit = problem.extent(dim), kernel.extent(dim)
+        if ways == 1:
+            return (extent,)
+        if dim == along:
+            return tuple(np.unique(covered_points(extent, unit, ways)).tolist())
+        return extremes(extent, unit, ways)
+
+    columns = {}
+    for dim, ways in zip(problem.parallel_dims, zip(*splits, strict=True), strict=True):
+        if max(ways) > 1:
+            found = {n: points(dim, n) for n in set(ways)}
+            most = max(map(len, found.values()))  # shorter ones repeat their last
+            padded = {n: (*row, *row[-1:] * (most - len(row))) for n, row in found.items()}
+            columns[dim] = np.array([padded[n] for n in ways])
+    number = [column.shape[1] for column in columns.values()]
+    extents = np.array([*problem.extents.values()])
+    covered = np.tile(extents, (len(splits), *number, 1))
+    for axis, (dim, column) in enumerate(columns.items()):
+        apart = [-1 if other == axis else 1 for other in range(len(number))]
+        covered[..., problem.names.index(dim)] = column.reshape(len(splits), *apart)
+    return covered.reshape(len(splits), -1, len(extents))
 
 
 def choices(
@@ -141,47 +162,68 @@ def choices(
         raise ValueError(f"threads is {threads}; at least one is needed")
     if threads > machine.cores:
         raise ValueError(f"threads is {threads}; '{machine.name}' has {machine.cores} cores")
-    found = []
-    once = _Once(problem, machine)
-    kernels = [
-        (kernel, *reading)
+    space = _Space(problem, machine, threads)
+    found = [
+        choice
         for kernel in menu(problem, machine)
-        for reading in _readings(problem, kernel, constant_weights)
+        for reads_panels, packs in _readings(problem, kernel, constant_weights)
+        for choice in space.of(kernel, reads_panels=reads_panels, packs=packs)
     ]
-    for kernel, reads_panels, packs in kernels:
-        kinds = tile_kinds(problem, machine, kernel, panels=reads_panels)
+    return sorted(found, key=lambda choice: choice.bound)
+
+
+class _Space:
+    """What all choices for a problem have in common."""
+
+    def __init__(self, problem: Problem, machine: Machine, threads: int) -> None:
+        self.problem, self.machine, self.threads = problem, machine, threads
+        self.rates = [Rates.of(machine, cores) for cores in range(1, threads + 1)]
+        self.bound = QuickBound(problem, machine)
+
+    def of(self, kernel: Microkernel, *, reads_panels: bool, packs: bool) -> list[Choice]:
+        """The choices with `kernel` that get their weights in one way: one for each split. All are
+        bounded at once, as with many cores there are hundreds."""
+        problem, names = self.problem, self.problem.names
+        kinds = tile_kinds(problem, self.machine, kernel, panels=reads_panels)
         grain = _grain(problem, kernel) if packs else {}
-        units = {
-            d: -(-problem.extent(d) // (kernel.extent(d) * grain.get(d, 1))) for d in problem.names
+        units = {d: -(-problem.extent(d) // (kernel.extent(d) * grain.get(d, 1))) for d in names}
+        ways = splits(tuple(units[dim] for dim in problem.parallel_dims), self.threads)
+        rates = [self.rates[prod(some) - 1] for some in ways]
+        can = {
+            cores: can_stream(problem, self.machine, kernel, cores)
+            for cores in {of.cores for of in rates}
         }
-        for ways in splits(tuple(units[dim] for dim in problem.parallel_dims), threads):
-            parallel = {d: n for d, n in zip(problem.parallel_dims, ways, strict=True) if n > 1}
-            covered = {
-                d: least_covered(problem.extent(d), kernel.extent(d), parallel.get(d, 1))
-                for d in problem.names
-            }
-            rates = Rates.of(machine, prod(ways))
-            choice = Choice(
+        streams = [can[of.cores] for of in rates]
+        covered = _shares(problem, kernel, ways)
+        least = covered.min(axis=1)
+        work = works(problem, kernel, kinds, least)
+        alone = covered.shape[1] == 1
+        bounds = self.bound(
+            work[..., None] if alone else works(problem, kernel, kinds, covered),
+            least,
+            rates,
+            np.array([of.written(streams=may) for of, may in zip(rates, streams, strict=True)]),
+            panels=reads_panels,
+            packs=packs,
+        )
+        return [
+            Choice(
                 kernel,
-                parallel,
+                {d: n for d, n in zip(problem.parallel_dims, ways[at], strict=True) if n > 1},
                 problem.extents,
                 units,
-                covered,
+                dict(zip(names, least[at].tolist(), strict=True)),
                 kinds,
-                RegisterWork(),
-                rates,
+                RegisterWork(*work[:, at].tolist()),
+                rates[at],
                 reads_panels=reads_panels,
                 packs=packs,
-                streams=can_stream(problem, machine, kernel, rates.cores),
+                streams=streams[at],
                 grain=grain,
-                bound=0.0,
+                bound=bound,
             )
-            busiest = np.array([[covered[dim] for dim in problem.names]])
-            choice = replace(
-                choice, work=RegisterWork(*works(problem, choice, busiest)[:, 0].tolist())
-            )
-            found.append(replace(choice, bound=once.bound(choice)))
-    return sorted(found, key=lambda choice: choice.bound)
+            for at, bound in enumerate(bounds.tolist())
+        ]
 
 
 def _readings(
@@ -216,12 +258,10 @@ def splits(units: tuple[int, ...], threads: int) -> tuple[tuple[int, ...], ...]:
     core alone, which need not hand out work.
     """
     found = list(dict.fromkeys(_maximal_ways(units, threads)))
-    shares = np.array([[-(-n // w) for n, w in zip(units, ways, strict=True)] for ways in found])
-    best = [
-        ways
-        for ways, share in zip(found, shares, strict=True)
-        if not ((shares <= share).all(axis=1) & (shares < share).any(axis=1)).any()
-    ]
+    shares = -(-np.array(units) // np.array(found))
+    at_most = reduce(np.logical_and, (share[:, None] <= share for share in shares.T))
+    undercut = (at_most & ~at_most.T).any(axis=0)
+    best = [ways for ways, worse in zip(found, undercut.tolist(), strict=True) if not worse]
     return tuple(dict.fromkeys([*best, (1,) * len(units)]))
 
 
@@ -248,14 +288,8 @@ def covered_points(extent: int, unit: int, ways: int) -> Ints:
     return np.asarray(full * np.minimum(shares, sizes) + np.minimum(shares, rest))
 
 
-def least_covered(extent: int, unit: int, ways: int) -> int:
-    """The fewest points that the first core visits, whatever the outermost tile, or a little less
-    of very many."""
-    return extent if ways == 1 else min(_extremes(extent, unit, ways))
-
-
 @lru_cache(maxsize=4096)
-def _extremes(extent: int, unit: int, ways: int) -> tuple[int, ...]:
+def extremes(extent: int, unit: int, ways: int) -> tuple[int, ...]:
     """The fewest and the most of `covered_points` that are whole register tiles, and of those that
     have a part of one; or, where there are too many, a little fewer and more."""
     if extent > MOST_TILES * unit:
@@ -264,72 +298,3 @@ def _extremes(extent: int, unit: int, ways: int) -> tuple[int, ...]:
     found = covered_points(extent, unit, ways)
     parts = (part for part in (found[found % unit == 0], found[found % unit > 0]) if part.size)
     return tuple(int(extreme) for part in parts for extreme in (part.min(), part.max()))
-
-
-class _Once:
-    """Bounds for a problem in which every tensor moves once through each level."""
-
-    def __init__(self, problem: Problem, machine: Machine) -> None:
-        self.problem, self.machine, self.exposed = problem, machine, exposed_parts(machine)
-        self.sizes = tuple(tensor.element.size for tensor in problem.tensors)
-        self.axes = {
-            (resource, index, panels): line_axes(problem, machine, tensor, level, panels)
-            for level, resource in FILLED_FROM.items()
-            for index, tensor in enumerate(problem.tensors)
-            for panels in (False, True)
-        }
-        self.known: dict[tuple[str, tuple[int, ...], float, bool], float] = {}
-
-    def bound(self, choice: Choice) -> float:
-        """Seconds that no plan of a choice undercuts: the busiest core covers the points that it
-        has to, each output tile is visited once, every element moved once through each level and
-        packed once."""
-        mine, panels = choice.covered, choice.reads_panels
-        rates, (_, found) = choice.rates, shares(self.problem, choice)
-        once, each, input_, weights, output, output_each = found
-        elements = (input_, weights, output + output_each)
-        registers = sum(n * size for n, size in zip(elements, self.sizes, strict=True))
-        moved = {
-            "L1": float(np.min(registers)),
-            "L2": self._moved("L2", mine, OUTPUT_PASSES, panels=panels),
-            "L3": self._moved("L3", mine, OUTPUT_PASSES, panels=panels),
-            "DRAM": self._moved("DRAM", self.problem.extents, choice.written, panels=panels),
-        }
-        cycles = float(np.min(once + each))
-        if choice.packs:
-            cycles += self._pack_cycles(choice)
-        times = {name: moved[name] / rates.bytes[name] for name in MEMORY}
-        times["core"] = cycles / rates.cycles
-        share = sum(self.exposed[name] * time for name, time in times.items())
-        return choice.start + max(times.values()) + share
-
-    def _pack_cycles(self, choice: Choice) -> float:
-        """Cycles in which the busiest core packs: its part of all weights, or what it covers."""
-        weights = self.problem.weights.dims
-        everything = prod(self.problem.extent(dim) for dim in weights)
-        mine = prod(choice.covered[dim] for dim in weights)
-        common = min(PACK_CYCLES["whole"], PACK_CYCLES["L3"]) * everything / choice.rates.cores
-        return min(common, min(PACK_CYCLES["L2"], PACK_CYCLES["L1"]) * mine)
-
-    def _moved(
-        self, resource: str, points: Mapping[str, int], passes: float, *, panels: bool
-    ) -> float:
-        """Bytes of all tensors that come from `resource` where so many points or more are visited,
-        the output's `passes` times."""
-        key = resource, tuple(points.values()), passes, panels
-        if key not in self.known:
-            number = (1, 1, passes)
-            self.known[key] = sum(
-                number[index] * size * _occupied(self.axes[resource, index, panels], points)
-                for index, size in enumerate(self.sizes)
-            )
-        return self.known[key]
-
-
-def _occupied(axes: Iterable[MemoryAxis], points: Mapping[str, int]) -> float:
-    """Elements of memory that one tensor occupies where so many points along each dim are visited,
-    or more: more may lie in fewer lines, if these points begin where lines do, or span the axis."""
-    return prod(
-        least(of_tile(part, points.get(part.axis.filter or "", 1))[points[part.axis.image] - 1 :])
-        for part in axes
-    )

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from math import inf
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -309,6 +310,25 @@ def test_huge_dims(sizes: dict[str, int], threads: int) -> None:
     """What is listed of a dim must not grow with it, or nobody would wait for the end."""
     problem = conv2d(**sizes)
     plan = solve(problem, by_name("znver4"), threads, time_limit=0.5)
+    plan.check(problem)
+    assert plan.prediction is not None
+    assert 0 < plan.prediction.lower_bound <= plan.prediction.cost
+
+
+def test_many_cores_are_planned_for_in_time() -> None:
+    """There are 135 times as many choices of microkernel and split for 96 cores as for one. What
+    each takes must be so little that they do not use up the time of the search."""
+    sizes = {"n": 32, "k": 512, "h": 34, "w": 34, "c": 256, "r": 3, "s": 3}
+    problem, machine = conv2d(**sizes, layout="nhwc", weights="hwcf"), by_name("graniterapids")
+
+    def seconds(threads: int) -> float:
+        start = perf_counter()
+        choices(problem, machine, threads, constant_weights=False)
+        return perf_counter() - start
+
+    few, many = (min(seconds(threads) for _ in range(3)) for threads in (1, 96))
+    assert many < 40 * few
+    plan = solve(problem, machine, 96, time_limit=1.0)
     plan.check(problem)
     assert plan.prediction is not None
     assert 0 < plan.prediction.lower_bound <= plan.prediction.cost
