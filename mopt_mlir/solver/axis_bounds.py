@@ -4,6 +4,7 @@ tiles along an axis of a tensor bring in, as functions of their sizes alone."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 from math import ceil, gcd
@@ -23,6 +24,64 @@ LONG_FILTER, LONG_WORK = 64, 1 << 28
 all of them take too long to look at: elements count, and not what their lines hold beside them."""
 
 
+@dataclass(frozen=True, eq=False)
+class Listed:
+    """Elements of memory by the number of image points of a tile: `values[n - 1]` for `n` points.
+    (Arguments `sizes` are of tiles, in ascending order; all, if it is None.)"""
+
+    values: Floats
+
+    def at(self, sizes: Ints) -> Floats:
+        return np.asarray(self.values[sizes - 1])
+
+    def telling(self, sizes: Ints | None = None) -> Ints:
+        """The sizes that have to be looked at to know what holds for all `sizes`."""
+        return np.arange(1, len(self.values) + 1) if sizes is None else sizes
+
+    def least_from(self, first: int, last: int) -> float:
+        """The least of tiles of `first` to `last` points."""
+        return float(self.values[first - 1 : last].min())
+
+    def rates(self, unit: int, sizes: Ints) -> Floats:
+        """For each of `sizes` the least per point of tiles of at most so many, multiples of
+        `unit`."""
+        grid = np.arange(unit, len(self.values) + 1, unit)
+        rates = np.minimum.accumulate(self.values[grid - 1] / grid)
+        return np.asarray(rates[sizes // unit - 1])
+
+
+@dataclass(frozen=True)
+class Bent:
+    """As `Listed`, but `factor` times the elements of `part` under `taps` filter points: they grow
+    with the image points, along one straight line up to the dilation and another from there, so
+    that few sizes tell what holds for all between them, however many these are."""
+
+    part: MemoryAxis
+    taps: int
+    factor: float
+
+    def at(self, sizes: Ints) -> Floats:
+        return np.asarray(self.factor * self.part.in_elements(sizes, self.taps))
+
+    def telling(self, sizes: Ints | None = None) -> Ints:
+        """Both ends and the bend, and one size on each line, where a facet between them counts."""
+        first, last = (1, self.part.points) if sizes is None else (int(sizes[0]), int(sizes[-1]))
+        bend = min(max(first, self.part.axis.dilation), last)
+        return np.unique([first, (first + bend) // 2, bend, (bend + last) // 2, last])
+
+    def least_from(self, first: int, last: int) -> float:
+        return float(self.at(np.array([first]))[0])
+
+    def rates(self, unit: int, sizes: Ints) -> Floats:
+        last = sizes // unit * unit
+        bend = np.clip(self.part.axis.dilation, unit, last)
+        some = np.stack([np.full_like(last, unit), bend, last])
+        return np.asarray((self.at(some) / some).min(axis=0))
+
+
+Amounts = Listed | Bent
+
+
 @lru_cache(maxsize=512)
 def of_tile(part: MemoryAxis, taps: int) -> Floats:
     """Elements that a tile of 1, 2, ... image points by `taps` filter points occupies."""
@@ -31,46 +90,39 @@ def of_tile(part: MemoryAxis, taps: int) -> Floats:
 
 
 @lru_cache(maxsize=512)
-def of_tile_or_more(part: MemoryAxis, taps: int) -> Floats:
+def of_tile_or_more(part: MemoryAxis, taps: int) -> Amounts:
     """What a tile with at least so many filter points occupies: one that spans the axis may occupy
     less than one with fewer, as it runs on into the next row."""
     if _is_long(part):
-        return _elements(part, taps)
-    return np.asarray(np.min([of_tile(part, n) for n in range(taps, part.taps + 1)], axis=0))
+        return Bent(part, taps, 1.0)
+    return Listed(np.min([of_tile(part, n) for n in range(taps, part.taps + 1)], axis=0))
 
 
 @lru_cache(maxsize=512)
-def of_pieces(part: MemoryAxis, most: int) -> Floats:
+def of_pieces(part: MemoryAxis, most: int) -> Amounts:
     """What the whole filter brings in, in pieces of at most `most` points, cut in the best way."""
     if _is_long(part):  # the more points in a piece, the less each of them brings in
-        return part.taps / most * _elements(part, most)
+        return Bent(part, most, part.taps / most)
     least = [np.zeros(part.points)]
     for taps in range(1, part.taps + 1):
         ends = range(1, min(taps, most) + 1)
         least.append(np.min([least[taps - end] + of_tile(part, end) for end in ends], axis=0))
-    return least[-1]
+    return Listed(least[-1])
 
 
 def _is_long(part: MemoryAxis) -> bool:
     return part.taps > LONG_FILTER or part.taps**3 * part.points > LONG_WORK
 
 
-def _elements(part: MemoryAxis, taps: int) -> Floats:
-    """Distinct elements of a tile of 1, 2, ... image points."""
-    points = np.arange(1, part.points + 1)
-    return np.asarray(part.in_elements(points, taps), dtype=float)
+def least(amounts: Amounts, sizes: Ints | None = None) -> float:
+    """The least of tiles of any of `sizes`."""
+    return float(amounts.at(amounts.telling(sizes)).min())
 
 
-def least(values: Floats, sizes: Ints | None = None) -> float:
-    """The least value; `values[n - 1]` belongs to tiles of `n` points, and only tiles of `sizes`
-    occur (all, if it is None)."""
-    return float((values if sizes is None else values[sizes - 1]).min())
-
-
-def rate(values: Floats, sizes: Ints | None = None) -> float:
-    """The least value per point."""
-    points = np.arange(1, len(values) + 1) if sizes is None else sizes
-    return float((values[points - 1] / points).min())
+def rate(amounts: Amounts, sizes: Ints | None = None) -> float:
+    """The least per point."""
+    some = amounts.telling(sizes)
+    return float((amounts.at(some) / some).min())
 
 
 @lru_cache(maxsize=512)
@@ -79,14 +131,14 @@ def facets_of_pieces(part: MemoryAxis, most: int) -> tuple[Facet, ...]:
     return facets(of_pieces(part, most))
 
 
-def facets(values: Floats, sizes: Ints | None = None) -> tuple[Facet, ...]:
-    """Affine functions that no value undercuts, each of them the largest for some size."""
-    points = np.arange(1, len(values) + 1) if sizes is None else sizes
-    heights = values[points - 1]
+def facets(amounts: Amounts, sizes: Ints | None = None) -> tuple[Facet, ...]:
+    """Affine functions that no tile of `sizes` undercuts, each the largest for some of them."""
+    points = amounts.telling(sizes)
+    heights = amounts.at(points)
     last = np.append(np.flatnonzero(np.diff(heights)), len(points) - 1)  # of each step
     xs, ys = _without_inner(points[last], heights[last].astype(float))
     hull = lower_hull(zip(xs, ys, strict=True))
-    found = [(0.0, least(values, sizes)), (rate(values, sizes), 0.0)]
+    found = [(0.0, least(amounts, sizes)), (rate(amounts, sizes), 0.0)]
     for (x0, y0), (x1, y1) in pairwise(hull):
         slope = (y1 - y0) / (x1 - x0)
         if slope > 0 and y0 - slope * x0 > 0:
@@ -116,21 +168,21 @@ def of_partitions(
 
     All tiles are multiples of `unit`, but that at the end of the axis.
     """
-    values, extent = of_pieces(part, most), part.points
-    grid = np.arange(unit, extent + 1, unit)
-    rates = np.minimum.accumulate(values[grid - 1] / grid)
-    ends = np.arange(extent % unit or unit, min(extent, points) + 1, unit)
+    amounts, extent = of_pieces(part, most), part.points
+    whole = gcd(part.grain, part.image_pitch)  # what all tiles occupy is a multiple of it
+    limits = np.minimum(sizes, largest)
+    some = np.arange(extent % unit, min(extent, points) + 1, unit) if extent % unit else limits[:0]
     found = []
-    for size in (min(size, largest) for size in sizes):
+    for size, per_point in zip(limits.tolist(), amounts.rates(unit, limits).tolist(), strict=True):
         if size == extent:
-            found.append(float(values[-1]))
+            found.append(amounts.least_from(extent, extent))
             continue
-        per_point, some = float(rates[size // unit - 1]), ends[ends <= size]
         total = per_point * points
-        if extent % unit and len(some):
-            total = min(total, float((values[some - 1] + per_point * (points - some)).min()))
+        ends = some[: max(0, (size - extent % unit) // unit + 1)]
+        if len(ends):
+            ends = amounts.telling(ends)
+            total = min(total, float((amounts.at(ends) + per_point * (points - ends)).min()))
         if part.line:
-            whole = gcd(part.grain, part.image_pitch)  # what all tiles occupy is a multiple of it
             total = ceil(total / whole - 1e-9) * whole
         tiles = -(-points // size)
         facets = facets_of_pieces(part, most)

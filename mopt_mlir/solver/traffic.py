@@ -15,8 +15,10 @@ from mopt_mlir.model.rates import OUTPUT_PASSES
 from mopt_mlir.model.room import usable
 from mopt_mlir.plan import LEVELS
 from mopt_mlir.problem import OUTPUT, WEIGHTS, Problem
-from mopt_mlir.solver.arrays import Floats, Ints
+from mopt_mlir.solver.arrays import Ints
 from mopt_mlir.solver.axis_bounds import (
+    Amounts,
+    Listed,
     facets,
     facets_of_pieces,
     least,
@@ -81,7 +83,7 @@ class Traffic(Variables):
             return x
         if axis.filter is not None:
             return self._log_extent(level, part, name)
-        values, row = of_tile(part, 1), self.pick.get((level, axis.image))
+        values, row = Listed(of_tile(part, 1)), self.pick.get((level, axis.image))
         if row is not None:
             return self._least_of(row, axis.image, values)
         sizes = self._sizes(axis.image)
@@ -101,23 +103,22 @@ class Traffic(Variables):
             own, halo = self.exp(f"own:{name}", points - extent), self.exp(f"halo:{name}", -extent)
         for index, (taps, _) in enumerate(row):
             values = of_tile_or_more(part, taps)
-            smaller = 1 - self.sum(y for _, y in row[index:])
+            every, smaller = values.telling(), 1 - self.sum(y for _, y in row[index:])
             if images is not None:
                 occupied = self._least_of(images, image, values)
-                self.add(extent >= occupied - log(values.max()) * smaller)
+                self.add(extent >= occupied - log(values.at(every).max()) * smaller)
                 continue
             sizes = self._sizes(image)
-            excess = float((values / of_tile_or_more(part, 1)).max()) - 1
+            excess = float((values.at(every) / of_tile_or_more(part, 1).at(every)).max()) - 1
             for slope, offset in facets(values, sizes):
                 self.add(slope * own + offset * halo <= 1 + excess * smaller)
             self.add(extent >= points + log(rate(values, sizes)) * (1 - smaller))
         return extent
 
-    def _least_of(self, row: Sequence[tuple[int, Any]], dim: str, values: Floats) -> Expression:
-        """The logarithm of the least value of a table's size, `values` being those of 1, 2, ...
-        points: that of any size it stands for."""
+    def _least_of(self, row: Sequence[tuple[int, Any]], dim: str, values: Amounts) -> Expression:
+        """The logarithm of the least value of a table's size: that of any size it stands for."""
         until = self.until[dim]
-        return self.sum(y * log(values[size - 1 : until[size]].min()) for size, y in row)
+        return self.sum(y * log(values.least_from(size, until[size])) for size, y in row)
 
     def _sizes(self, dim: str) -> Ints:
         """All sizes in elements that a tile along a dim may have, of which one point at least takes
@@ -276,7 +277,7 @@ class Traffic(Variables):
         if row is not None:
             moved = self._partitioned(level, part, 1, self._least_covered(level, dim))
             return self.sum(y * log(moved[size]) for size, y in row)
-        values = of_tile(part, 1)
+        values = Listed(of_tile(part, 1))
         points = self.log_covered(level, dim) + log(rate(values))
         tiles = self.trips[level, dim] + log(least(values))
         return self.at_least(f"brought:{level}:{tensor}", points, tiles)
@@ -320,7 +321,9 @@ class Traffic(Variables):
             for dim in (axis.image, axis.filter)
         )
         low = log(rate(of_pieces(part, part.taps)))
-        high = log((of_pieces(part, 1) / np.arange(1, part.points + 1)).max())
+        single = of_pieces(part, 1)
+        sizes = single.telling()
+        high = log((single.at(sizes) / sizes).max())
         tabulated = (level, axis.image) in self.pick
         # Points are counted that a core covers at least, and tiles that may be its own or all.
         ways = 1 if tabulated else max(choice.ways(axis.image) for choice in self.choices)

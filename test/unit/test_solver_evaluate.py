@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import tracemalloc
 from bisect import bisect_right
 from dataclasses import replace
 from itertools import product
@@ -239,15 +240,44 @@ def test_bounds_for_long_filters_are_none_too_high(
 ) -> None:
     pitches = {"image_pitch": stride, "tap_pitch": dilation} if line else {}
     part = MemoryAxis(Axis("w", "s", stride, dilation), 40, 9, line=line, **pitches)
-    caps = range(1, part.taps + 1)
-    exact = [axis_bounds.of_pieces.__wrapped__(part, most) for most in caps]
-    tiles = [axis_bounds.of_tile_or_more.__wrapped__(part, taps) for taps in caps]
+    caps, points = range(1, part.taps + 1), np.arange(1, part.points + 1)
+    exact = [axis_bounds.of_pieces.__wrapped__(part, most).at(points) for most in caps]
+    tiles = [axis_bounds.of_tile_or_more.__wrapped__(part, taps).at(points) for taps in caps]
     monkeypatch.setattr(axis_bounds, "LONG_FILTER", 0)
     for most in caps:
-        assert (axis_bounds.of_pieces.__wrapped__(part, most) <= exact[most - 1] + 1e-9).all()
-        assert (axis_bounds.of_tile_or_more.__wrapped__(part, most) <= tiles[most - 1]).all()
+        pieces = axis_bounds.of_pieces.__wrapped__(part, most).at(points)
+        assert (pieces <= exact[most - 1] + 1e-9).all()
+        tile = axis_bounds.of_tile_or_more.__wrapped__(part, most).at(points)
+        assert (tile <= tiles[most - 1]).all()
     if not line:
-        assert (axis_bounds.of_pieces.__wrapped__(part, part.taps) == exact[-1]).all()
+        assert (axis_bounds.of_pieces.__wrapped__(part, part.taps).at(points) == exact[-1]).all()
+
+
+@pytest.mark.parametrize("gaps", [False, True])
+@pytest.mark.parametrize(("stride", "dilation"), [(1, 1), (3, 1), (1, 4), (3, 7), (5, 61)])
+def test_few_sizes_tell_of_long_filters_what_all_do(stride: int, dilation: int, gaps: bool) -> None:
+    part = MemoryAxis(Axis("w", "s", stride, dilation), 40, 9, gaps=gaps)
+    every = np.arange(1, part.points + 1)
+    for taps, sizes in product((1, 2, 4, 9), (None, every[2::3], every[4:11], every[-1:])):
+        values = part.in_elements(every, taps).astype(float)
+        if not gaps:
+            reached = [np.add.outer(stride * every[:n], dilation * every[:taps]) for n in every]
+            assert values.tolist() == [len(np.unique(some)) for some in reached]
+        few, all_ = axis_bounds.Bent(part, taps, 9 / taps), axis_bounds.Listed(9 / taps * values)
+        assert few.at(every) == pytest.approx(all_.values)
+        assert few.least_from(3, 7) == pytest.approx(all_.least_from(3, 7))
+        assert few.rates(3, every[2:]) == pytest.approx(all_.rates(3, every[2:]))
+        assert axis_bounds.least(few, sizes) == pytest.approx(axis_bounds.least(all_, sizes))
+        some = all_.telling(sizes)
+        lines, highest = axis_bounds.facets(few, sizes), np.zeros(len(some))
+        for slope, offset in lines:
+            highest = np.maximum(highest, slope * some + offset)
+        assert len(lines) <= 4
+        assert (highest <= all_.at(some) * (1 + 1e-9)).all()
+        if sizes is None or not gaps:  # or the bend may be none of `sizes`
+            assert axis_bounds.rate(few, sizes) == pytest.approx(axis_bounds.rate(all_, sizes))
+            best = [slope * some + offset for slope, offset in axis_bounds.facets(all_, sizes)]
+            assert highest == pytest.approx(np.max(best, axis=0))
 
 
 @pytest.mark.parametrize(("points", "taps"), [(10**6, 64), (160_000, 32), (100, 65)])
@@ -261,15 +291,33 @@ def test_cuts_of_long_filters_are_not_listed(
 
     monkeypatch.setattr(axis_bounds, "of_tile", fail)
     part = MemoryAxis(Axis("w", "s", 1, 1), points, taps, line=16, image_pitch=1, tap_pitch=1)
-    assert axis_bounds.of_pieces.__wrapped__(part, taps).shape == (points,)
-    assert axis_bounds.of_tile_or_more.__wrapped__(part, 1).shape == (points,)
+    end = np.array([points])
+    assert axis_bounds.of_pieces.__wrapped__(part, taps).at(end) == points + taps - 1
+    assert axis_bounds.of_tile_or_more.__wrapped__(part, 1).at(end) == points
+
+
+def test_bounds_for_long_filters_take_no_room() -> None:
+    """The numbers of a million pixels for each size of pieces would take gigabytes, and longer than
+    the solver has."""
+    part = MemoryAxis(Axis("w", "s", 1, 1), 10**6, 1000, line=16, image_pitch=1, tap_pitch=1)
+    sizes = np.arange(16, 10**5, 16)
+    tracemalloc.start()
+    for taps in range(1, part.taps + 1, 9):
+        tile, pieces = axis_bounds.of_tile_or_more(part, taps), axis_bounds.of_pieces(part, taps)
+        assert axis_bounds.facets(tile, sizes)
+        assert axis_bounds.facets_of_pieces(part, taps)
+        assert min(axis_bounds.rate(tile, sizes), axis_bounds.rate(pieces)) >= 1
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 10 << 20
 
 
 def test_sizes_of_tables_take_the_least_of_all_that_they_stand_for() -> None:
     """Also where a larger size that takes less has no place in the table."""
     table = SimpleNamespace(until={"c": {1: 2, 3: 4}}, sum=sum)
     values = np.array([30.0, 20.0, 40.0, 50.0])
-    found = [Traffic._least_of(table, [(size, 1.0)], "c", values) for size in (1, 3)]
+    amounts = axis_bounds.Listed(values)
+    found = [Traffic._least_of(table, [(size, 1.0)], "c", amounts) for size in (1, 3)]
     assert found == [log(20), log(40)]
 
 

@@ -8,7 +8,7 @@ best one: a program that is wrong would pass. Here it is on its own, with room a
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from math import inf, log
 
@@ -25,8 +25,8 @@ from tiny_cases import (
 
 from mopt_mlir.machine import Machine, by_name
 from mopt_mlir.problem import Problem, conv2d
-from mopt_mlir.solver import solve
-from mopt_mlir.solver.axis_bounds import facets
+from mopt_mlir.solver import axis_bounds, solve
+from mopt_mlir.solver.axis_bounds import Listed, facets
 from mopt_mlir.solver.incumbent import Incumbent
 from mopt_mlir.solver.proof import EXACT, MARGIN
 from mopt_mlir.solver.relaxation import Formulation
@@ -90,6 +90,31 @@ def test_no_plan_costs_less_than_the_bound(seed: int) -> None:
     options = choices(problem, machine, threads, constant_weights=constant)
     some = random.Random(3).sample(options, min(3, len(options)))
     check(problem, machine, threads, constant, some)
+
+
+@pytest.fixture
+def long_filters(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """All filters count as long."""
+    known = axis_bounds.of_tile_or_more, axis_bounds.of_pieces, axis_bounds.facets_of_pieces
+    monkeypatch.setattr(axis_bounds, "LONG_FILTER", 1)
+    for function in known:
+        function.cache_clear()
+    yield
+    for function in known:
+        function.cache_clear()
+
+
+@pytest.mark.usefixtures("long_filters")
+@pytest.mark.parametrize(("stride", "dilation"), [(1, 1), (2, 1), (1, 3), (3, 2)])
+@pytest.mark.parametrize("seed", range(4))
+def test_nor_where_filters_are_long(seed: int, stride: int, dilation: int) -> None:
+    layout, weights = [("nchw", "fchw"), ("nhwc", "hwcf")][seed % 2]
+    sizes = {"k": 4, "h": 1, "w": 7, "c": 2, "r": 1, "s": 5, "stride": stride, "dilation": dilation}
+    problem = conv2d(**sizes, layout=layout, weights=weights)
+    rng = random.Random(seed)
+    machine, threads = random_machine(rng), rng.choice([1, 2])
+    options = choices(problem, machine, threads, constant_weights=True)
+    check(problem, machine, threads, True, rng.sample(options, min(3, len(options))))
 
 
 @pytest.mark.parametrize("place", ["whole", "L3", "L2", "L1"])
@@ -161,7 +186,7 @@ def test_facets_touch_the_values_and_never_exceed_them(seed: int) -> None:
     values = np.cumsum(rng.integers(0, 3, 60) * (seed % 2) + 1) + rng.integers(0, 40)
     values = values.astype(float)
     points = np.arange(1, 61)
-    highest = np.max([slope * points + offset for slope, offset in facets(values)], axis=0)
+    highest = np.max([slope * points + offset for slope, offset in facets(Listed(values))], axis=0)
     assert (highest <= values + 1e-9).all()
     for n in points:  # the convex function below the values, by interpolation
         below = [

@@ -302,8 +302,9 @@ def test_stores_past_the_caches_pay_where_they_save_more_in_runs(stream: float, 
         {"k": 16, "h": 1, "w": 10**6, "c": 16, "r": 1, "s": 3},
         {"k": 2**20, "h": 7, "w": 7, "c": 64, "r": 1, "s": 1},
         {"k": 16, "h": 7, "w": 7, "c": 2**20, "r": 1, "s": 1},
+        {"k": 16, "h": 1, "w": 10**6, "c": 4, "r": 1, "s": 1000},
     ],
-    ids="nwkc",
+    ids=["n", "w", "k", "c", "s"],
 )
 @pytest.mark.parametrize("threads", [1, 4])
 def test_huge_dims(sizes: dict[str, int], threads: int) -> None:
