@@ -171,7 +171,8 @@ class Variables:
         ways = {choice.ways(dim) for choice in self.choices}
         is_split = len(units) == len(ways) == 1 and max(ways) > 1
         if is_split and table > TABLE and len(sizes) <= table:
-            sizes = with_smaller_shares(sizes, extent, *units, *ways)
+            more = with_smaller_shares(sizes, extent, *units, *ways)
+            sizes = more if len(more) <= table else sizes  # a table without them beats none
         largest = largest_of(sizes, extent, min(units) if len(units) == 1 else 1)
         self.until[dim] = dict(zip(sizes, largest, strict=True))
         one_grid = len(units) == len(covered) == 1 and len(sizes) <= table

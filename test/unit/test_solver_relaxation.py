@@ -30,7 +30,9 @@ from mopt_mlir.solver.axis_bounds import Listed, facets
 from mopt_mlir.solver.incumbent import Incumbent
 from mopt_mlir.solver.proof import EXACT, MARGIN
 from mopt_mlir.solver.relaxation import Formulation
+from mopt_mlir.solver.sizes import tile_sizes, with_smaller_shares
 from mopt_mlir.solver.space import Choice, choices
+from mopt_mlir.solver.variables import TABLE
 
 ROOM = 3
 """The program looks for plans up to so many times the cost of the best one."""
@@ -177,6 +179,23 @@ def test_nor_where_one_core_has_several_tiles_and_two_must_be_started() -> None:
     two = min((choice for choice in options if choice.parallel), key=cost)
     assert cost(one) < cost(two) < inf
     check(problem, machine, 2, False, [one, two])
+
+
+def test_a_dim_stays_a_table_if_sizes_of_smaller_shares_would_be_too_many() -> None:
+    problem, machine = conv2d(n=40009, k=8, h=1, w=1, c=2, r=1, s=1), by_name("haswell")
+    options = choices(problem, machine, 4, constant_weights=True)
+    split = next(choice for choice in options if choice.ways("n") == 4)
+    sizes = tile_sizes(40009, [split.step("n")], [split.covered["n"]])
+    more = with_smaller_shares(sizes, 40009, split.step("n"), 4)
+    assert TABLE < len(sizes) < len(more) - 1
+    for table, length in (
+        (len(sizes) - 1, 0),
+        (len(sizes), len(sizes)),
+        (len(more) - 1, len(sizes)),
+        (len(more), len(more)),
+    ):
+        program = Formulation(problem, machine, [split], 1.0, table=table)
+        assert len(program.pick.get(("L3", "n"), ())) == length
 
 
 @pytest.mark.parametrize("seed", range(20))
