@@ -94,6 +94,24 @@ def test_no_plan_costs_less_than_the_bound(seed: int) -> None:
     check(problem, machine, threads, constant, some)
 
 
+@pytest.mark.parametrize("roomy", [False, True])
+@pytest.mark.parametrize("seed", range(20))
+def test_nor_than_the_bound_by_which_its_choice_is_discarded(seed: int, roomy: bool) -> None:
+    """Before SCIP sees it. It is close where caches have room for everything."""
+    problem, machine, threads, constant = random_case(2000 + seed)
+    if roomy:
+        caches = (replace(cache, size=64 * cache.size) for cache in machine.caches)
+        machine = replace(machine, caches=tuple(caches))
+    enumeration = Enumeration(problem, machine, threads, constant)
+    options = choices(problem, machine, threads, constant_weights=constant)
+    closest = 0.0
+    for choice in random.Random(7).sample(options, min(12, len(options))):
+        least = One(enumeration, choice.kernel, dict(choice.parallel), choice.packs).best()
+        assert choice.bound <= least * (1 + 1e-9)
+        closest = max(closest, choice.bound / least)
+    assert closest > 0.5 or not roomy
+
+
 @pytest.fixture
 def long_filters(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """All filters count as long."""
