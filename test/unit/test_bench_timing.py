@@ -169,7 +169,8 @@ def on_a_machine_with_l3s(root, monkeypatch, *sizes):
     for cpu, size in enumerate(sizes):
         directory = root / f"cpu{cpu}" / "cache" / "index3"
         directory.mkdir(parents=True)
-        for name, text in ("level", "3"), ("type", "Unified"), ("size", size):
+        lines = ("coherency_line_size", "64"), ("ways_of_associativity", "16")
+        for name, text in ("level", "3"), ("type", "Unified"), ("size", size), *lines:
             (directory / name).write_text(text)
         (directory / "shared_cpu_list").write_text(str(cpu))
         (directory.parents[1] / "topology").mkdir()
