@@ -68,21 +68,29 @@ def test_nontemporal_stores_to_a_part_of_a_buffer(open_offset: bool, at: int) ->
     close(buffer, expected)
 
 
+RESULT = "tensor<1x4x6x32xf32>"
+
+
+def on_tensors(plan: str, then: str, returned: str) -> str:
+    """A convolution `%x` on tensors, an operation after it, and what is returned."""
+    image, filters = "tensor<1x3x8x34xf32>", "tensor<4x3x3x3xf32>"
+    return f"""func.func @conv(%a: {image}, %f: {filters}) -> {RESULT} {{
+  %zero = arith.constant 0.0 : f32
+  %empty = tensor.empty() : {RESULT}
+  %filled = linalg.fill ins(%zero : f32) outs(%empty : {RESULT}) -> {RESULT}
+  %x = linalg.conv_2d_nchw_fchw {{{plan}}}
+    ins(%a, %f : {image}, {filters}) outs(%filled : {RESULT}) -> {RESULT}
+  {then}
+  return {returned} : {RESULT}
+}}"""
+
+
 @pytest.mark.parametrize("threads", [1, 2])
 def test_nontemporal_stores_of_a_tensor(threads: int) -> None:
     """The fence behind them keeps nobody from deallocating buffers."""
     image, filters = random_arrays((1, 3, 8, 34), (4, 3, 3, 3))
-    types = "tensor<1x3x8x34xf32>", "tensor<4x3x3x3xf32>", "tensor<1x4x6x32xf32>"
     exe = mopt_mlir.compile(
-        f"""func.func @conv(%a: {types[0]}, %f: {types[1]}) -> {types[2]} {{
-  %zero = arith.constant 0.0 : f32
-  %empty = tensor.empty() : {types[2]}
-  %filled = linalg.fill ins(%zero : f32) outs(%empty : {types[2]}) -> {types[2]}
-  %x = linalg.conv_2d_nchw_fchw {{{plan(threads, "whole")}}}
-    ins(%a, %f : {types[0]}, {types[1]}) outs(%filled : {types[2]}) -> {types[2]}
-  %y = arith.addf %x, %x : {types[2]}
-  return %y : {types[2]}
-}}""",
+        on_tensors(plan(threads, "whole"), f"%y = arith.addf %x, %x : {RESULT}", "%y"),
         threads=threads,
         require_tiled=True,
     )
@@ -93,18 +101,7 @@ def test_nontemporal_stores_of_a_tensor(threads: int) -> None:
 def test_nontemporal_stores_to_a_result(shift: int) -> None:
     """They go to the array that the caller gives, wherever it begins."""
     image, filters = random_arrays((1, 3, 8, 34), (4, 3, 3, 3))
-    types = "tensor<1x3x8x34xf32>", "tensor<4x3x3x3xf32>", "tensor<1x4x6x32xf32>"
-    exe = mopt_mlir.compile(
-        f"""func.func @conv(%a: {types[0]}, %f: {types[1]}) -> {types[2]} {{
-  %zero = arith.constant 0.0 : f32
-  %empty = tensor.empty() : {types[2]}
-  %filled = linalg.fill ins(%zero : f32) outs(%empty : {types[2]}) -> {types[2]}
-  %x = linalg.conv_2d_nchw_fchw {{{plan()}}}
-    ins(%a, %f : {types[0]}, {types[1]}) outs(%filled : {types[2]}) -> {types[2]}
-  return %x : {types[2]}
-}}""",
-        require_tiled=True,
-    )
+    exe = mopt_mlir.compile(on_tensors(plan(), "", "%x"), require_tiled=True)
     buffer = aligned((1 + 768,), np.float32)
     buffer[...] = 5
     exe["conv"](image, filters, out=buffer[shift : shift + 768].reshape(1, 4, 6, 32))
