@@ -1,9 +1,9 @@
 """Time the plans of operators: each in turn with one reference plan, whose drift is the machine's.
 
-Every plan meets the reference in several rounds. When all are through, the foremost (by prediction
-and by time), the model's own plans and the reference itself meet it in further rounds, so that what
-the report says of the best does not rest on the luckiest of a hundred short measurements. Those are
-spread over several passes through all operators: other guests of a host take away memory bandwidth
+Every plan meets the reference in several rounds. When all are through, the foremost of the sample
+(by prediction and by time), the model's own plans and the reference itself meet it in further
+rounds, so that what the report says of the best does not rest on the luckiest of a hundred short
+measurements. Those are spread over several passes through all operators: other guests of a host take away memory bandwidth
 and room in the last cache for minutes, from which plans suffer that depend on them and the
 reference hardly does.
 """
@@ -54,11 +54,13 @@ from .sample import subjects
 from .statistics import paired_ratio
 
 FINAL_PREDICTED, FINAL_MEASURED = 5, 10
-"""How many of the plans that are predicted best, and of those measured best, meet once more."""
+"""How many of the sampled plans that are predicted best, and of those measured best, meet once
+more."""
 
-PROTOCOL = 2
+PROTOCOL = 3
 """How plans are timed. Before it had a number, ballast alone flushed the caches, and final rounds
-were not spread."""
+were not spread. Until 2 the own plan, the other candidates and the reference, which meet once more
+anyway, took places of the sampled plans that were measured best."""
 
 FINAL_PASSES = 4
 """Through all operators, among which the final rounds are divided."""
@@ -249,7 +251,7 @@ class _Trial:
         cost = {s.key: estimate(self._problem, self._machine, s.plan).cost for s in sample}
         chosen = [subject for subject in measured if subject.role != "sample"]
         chosen += sorted(sample, key=lambda s: cost[s.key])[:FINAL_PREDICTED]
-        chosen += sorted(measured, key=lambda s: first[s.key])[:FINAL_MEASURED]
+        chosen += sorted(sample, key=lambda s: first[s.key])[:FINAL_MEASURED]
         return list({subject.key: subject for subject in chosen}.values())
 
     def _batches(

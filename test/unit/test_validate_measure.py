@@ -121,6 +121,15 @@ def test_all_plans_meet_the_reference_and_the_foremost_once_more(tmp_path, playe
     assert len(keys) < len(first)
 
 
+def test_ten_sampled_plans_meet_again_for_their_times(tmp_path, played, monkeypatch):
+    """However fast those of the solver are, which meet again anyway."""
+    monkeypatch.setattr(measure, "FINAL_PREDICTED", 0)
+    measure.measure(request(tmp_path), Progress())
+    _, records = read(tmp_path / "x.jsonl")
+    final = {r.subject.key for r in measured(records, True) if r.subject.role == "sample"}
+    assert len(final) == 10  # all plans take as long as each other here
+
+
 def test_final_rounds_are_spread_over_passes_through_all_operators(tmp_path, played):
     """A disturbance of minutes then meets no plan in all of its rounds."""
     other = Workload("other", k=16, h=4, w=16, c=8, r=1, s=1)
