@@ -10,25 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Protocol
 
-from mopt_mlir.codegen.accumulators import Accumulators
-from mopt_mlir.codegen.builder import Builder
 from mopt_mlir.codegen.index import Index
-from mopt_mlir.codegen.operands import Operands, Position, indices_of
-from mopt_mlir.codegen.partials import SumsPrefetch
-from mopt_mlir.codegen.place import Place
+from mopt_mlir.codegen.operands import Position, indices_of
 from mopt_mlir.codegen.prefetch.channel_rows import ChannelRowPrefetch
 from mopt_mlir.codegen.prefetch.filter_rows import FilterRowPrefetch
 from mopt_mlir.codegen.prefetch.input import InputPrefetch
 from mopt_mlir.codegen.prefetch.output import output_prefetch
 from mopt_mlir.codegen.prefetch.panels import PanelPrefetch
 from mopt_mlir.codegen.prefetch.pixels import PixelPrefetch, has_channels_last
-from mopt_mlir.codegen.ranges import innermost
-from mopt_mlir.codegen.register_tile import RegisterTile
-from mopt_mlir.microkernel import Microkernel
-from mopt_mlir.problem import Problem, Tensor
+from mopt_mlir.codegen.prefetch.sums import SumsPrefetch
+from mopt_mlir.codegen.visit import Visit
+from mopt_mlir.problem import Tensor
 from mopt_mlir.vector_access import scalar_operand, vector_operand
 
 
@@ -42,90 +36,48 @@ class _Prefetch(Protocol):
     def emit(self, point: Mapping[str, Index]) -> None: ...
 
 
-@dataclass(frozen=True)
-class Visit:
-    """One visit of a register tile: accumulates what is at the start of `place.ranges` over the
-    reduction dims' ranges.
+def emit_visit(visit: Visit) -> None:
+    """Start the accumulators, prefetch what is accessed later, reduce, and store."""
+    initial = visit.accumulators.initial(visit.reduced)
+    panels = visit.place.panels
+    panel = None if panels is None else panels.panel_of(visit.builder, visit.ranges)
+    ahead = _prefetches(visit, panel)
+    for prefetch in ahead:
+        if prefetch.dim is None:
+            prefetch.emit(visit.start)
+    reduction = _Reduction(visit, panel, ahead)
+    sums = reduction.emit(visit.kernel.reduction, visit.start, initial)
+    visit.accumulators.finish(sums, visit.reduced)
 
-    `sizes` is the extent of the register tile per output dim. Weights are read in place where
-    `place` has no panels.
-    """
 
-    builder: Builder
-    problem: Problem
-    kernel: Microkernel
-    operands: Operands
-    place: Place
-    sizes: Mapping[str, int]
+def _prefetches(visit: Visit, panel: Index | None) -> list[_Prefetch]:
+    """Those that are worth while, in the order of their code."""
+    read = (_input_prefetch(visit), *_weights_prefetches(visit, panel))  # first: they emit indices
+    found = (output_prefetch(visit), SumsPrefetch.of(visit), *read)
+    return [prefetch for prefetch in found if prefetch is not None]
 
-    def emit(self) -> None:
-        """Start the accumulators, prefetch what is accessed later, reduce, and store."""
-        problem, place, start = self.problem, self.place, self._tile_start
-        output = Accumulators(
-            self.builder, problem, self.operands, self.tile, start, place.partials
-        )
-        reduced = {dim: place.ranges[dim] for dim in problem.reduction_dims}
-        initial = output.initial(reduced)
-        panels = place.panels
-        panel = None if panels is None else panels.panel_of(self.builder, place.ranges)
-        ahead = self._prefetches(output, panel)
-        for prefetch in ahead:
-            if prefetch.dim is None:
-                prefetch.emit(start)
-        reduction = _Reduction(self, panel, ahead)
-        output.finish(reduction.emit(self.kernel.reduction, start, initial), reduced)
 
-    def _prefetches(self, output: Accumulators, panel: Index | None) -> list[_Prefetch]:
-        """Those that are worth while, in the order of their code."""
-        upcoming = self.place.upcoming
-        read = (self._input_ahead(), *self._weights_ahead(panel))  # first: they emit indices
-        written = output_prefetch(output, self.kernel, self.place.ranges, self.sizes, upcoming)
-        found = (written, self._sums_ahead(), *read)
-        return [prefetch for prefetch in found if prefetch is not None]
+def _input_prefetch(visit: Visit) -> _Prefetch | None:
+    if has_channels_last(visit.problem, visit.kernel, visit.ranges):
+        return PixelPrefetch.of(visit)
+    return InputPrefetch.of(visit)
 
-    @cached_property
-    def tile(self) -> RegisterTile:
-        return RegisterTile.of(self.problem, self.kernel, self.sizes)
 
-    @cached_property
-    def _tile_start(self) -> Mapping[str, Index]:
-        return {dim: self.place.ranges[dim].start for dim in self.problem.parallel_dims}
-
-    def _input_ahead(self) -> _Prefetch | None:
-        """The prefetch of input, if any is worth while."""
-        builder, problem, kernel, place = self.builder, self.problem, self.kernel, self.place
-        memref, ranges, upcoming = self.operands.input, place.ranges, place.upcoming
-        where = builder, problem, kernel, memref, ranges
-        if has_channels_last(problem, kernel, ranges):
-            found: _Prefetch | None = PixelPrefetch.of(*where, upcoming)
-        else:
-            found = InputPrefetch.of(*where, self.sizes, upcoming)
-        return found
-
-    def _sums_ahead(self) -> _Prefetch | None:
-        """The prefetch of the next register tile's partial sums, if these wait in memory."""
-        partials, ranges = self.place.partials, self.place.ranges
-        along = innermost(self.problem.parallel_dims, ranges)
-        if partials is None or along is None:
-            return None
-        tile = partials.tile(self._tile_start)
-        return SumsPrefetch(self.builder, partials, tile, along, self.tile.count)
-
-    def _weights_ahead(self, panel: Index | None) -> Sequence[_Prefetch | None]:
-        """The prefetches of weights, packed (in `panel`) or in place; None for one that is not
-        worth while."""
-        builder, problem, weights = self.builder, self.problem, self.operands.weights
-        ranges, panels, start = self.place.ranges, self.place.panels, self._tile_start
-        following = self.place.upcoming.weights
-        found: list[_Prefetch | None] = []
-        if panels is not None and panel is not None:
-            found.append(FilterRowPrefetch.of_block(builder, problem, weights, panels, start))
-            found.append(ChannelRowPrefetch.of_block(builder, problem, weights, panels, ranges))
-            found.append(PanelPrefetch.of(builder, self.kernel, panels, following, panel, ranges))
-        elif following is not None:
-            in_place = builder, problem, self.kernel, weights, following, ranges
-            found += [FilterRowPrefetch.in_place(*in_place), ChannelRowPrefetch.in_place(*in_place)]
-        return found
+def _weights_prefetches(visit: Visit, panel: Index | None) -> Sequence[_Prefetch | None]:
+    """Those of weights, packed (in `panel`) or in place; None for one that is not worth while."""
+    panels, following = visit.place.panels, visit.upcoming.weights
+    if panels is not None and panel is not None:
+        return [
+            FilterRowPrefetch.of_block(visit, panels),
+            ChannelRowPrefetch.of_block(visit, panels),
+            PanelPrefetch.of(visit, panels, panel),
+        ]
+    if following is None:
+        return []
+    return [
+        FilterRowPrefetch.in_place(visit, following),
+        ChannelRowPrefetch.in_place(visit, following),
+    ]
 
 
 @dataclass(frozen=True)
@@ -143,7 +95,7 @@ class _Reduction:
         """Loops over `dims`, outermost first, that carry the accumulators; their final values."""
         if not dims:
             return self._outer_product(point, carried)
-        dim, range_ = dims[0], self.visit.place.ranges[dims[0]]
+        dim, range_ = dims[0], self.visit.ranges[dims[0]]
         if range_.is_point:
             return self.emit(dims[1:], {**point, dim: range_.start}, carried)
 

@@ -10,13 +10,14 @@ from typing import Any
 from mopt_mlir.buffers import ALIGNMENT, MANUAL, SCRATCH
 from mopt_mlir.codegen.builder import Builder
 from mopt_mlir.codegen.lookahead import Lookahead
-from mopt_mlir.codegen.microkernel import Visit
+from mopt_mlir.codegen.microkernel import emit_visit
 from mopt_mlir.codegen.operands import Operands, Panels
 from mopt_mlir.codegen.packing import emit_packing, panel_shape
 from mopt_mlir.codegen.partials import Partials, partials_size
 from mopt_mlir.codegen.place import Place
 from mopt_mlir.codegen.ranges import Range, Ranges, sizes_of, starts_of
 from mopt_mlir.codegen.upcoming import Upcoming
+from mopt_mlir.codegen.visit import Visit
 from mopt_mlir.loop_nest import Loop, LoopNest, Packing, Step
 from mopt_mlir.plan import Plan
 from mopt_mlir.problem import Problem
@@ -201,14 +202,7 @@ class NestEmitter:
         """Whole register tiles, and specialised ones where the last of a dim is cut short."""
         if not dims:
             kernel = self.plan.microkernel
-            Visit(
-                builder=self.builder,
-                problem=self.problem,
-                kernel=kernel,
-                operands=self.operands,
-                place=place,
-                sizes=sizes,
-            ).emit()
+            emit_visit(Visit(self.builder, self.problem, kernel, self.operands, place, sizes))
             return
         dim, rest = dims[0], dims[1:]
         unit, extent = self.plan.microkernel.extent(dim), self.problem.extent(dim)

@@ -12,15 +12,11 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from mopt_mlir.codegen.builder import Builder, element_bytes
+from mopt_mlir.codegen.builder import Builder
 from mopt_mlir.codegen.index import Index
-from mopt_mlir.codegen.prefetch_budget import LINE_BYTES
 from mopt_mlir.codegen.ranges import Range
 from mopt_mlir.microkernel import Microkernel
 from mopt_mlir.problem import Problem
-
-SUMS_IN_L1 = 16 << 10
-"""Bytes of partial sums that are left to the L1 cache, where they stay between visits."""
 
 
 @dataclass(frozen=True)
@@ -69,31 +65,6 @@ class Partials:
     def places(self, count: int) -> range:
         """Where the first `count` registers of a register tile begin in it."""
         return range(0, count * self.vector, self.vector)
-
-
-@dataclass(frozen=True)
-class SumsPrefetch:
-    """Asks for the first `count` registers of the register tile that follows `tile` in `partials`
-    along the dim `along`, before the reduction, unless all partial sums are near anyway."""
-
-    builder: Builder
-    partials: Partials
-    tile: Index
-    along: str
-    count: int
-
-    @property
-    def dim(self) -> None:
-        """It comes once, before all reduction loops."""
-
-    def emit(self, _point: Mapping[str, Index]) -> None:
-        partials, size = self.partials, element_bytes(self.partials.memref)
-        if prod(partials.memref.type.shape) * size <= SUMS_IN_L1:
-            return
-        next_ = self.tile + partials.units[self.along] * partials.steps[self.along]
-        registers_per_line = max(1, LINE_BYTES // (partials.vector * size))
-        for at in partials.places(self.count)[::registers_per_line]:
-            self.builder.prefetch(partials.memref, [next_ + at])
 
 
 def partials_size(problem: Problem, kernel: Microkernel, sizes: Mapping[str, int]) -> int:

@@ -1,1 +1,1 @@
-"""Software prefetches, by kind of data and how it lies; that of partial sums is in `partials`."""
+"""Software prefetches, by kind of data and how it lies."""

@@ -31,7 +31,7 @@ from mopt_mlir.codegen.upcoming import (
     shifted,
     shifts_to,
 )
-from mopt_mlir.microkernel import Microkernel
+from mopt_mlir.codegen.visit import Visit
 from mopt_mlir.problem import Problem, Tensor
 
 NEAR_ROWS_BYTES = 128
@@ -67,18 +67,12 @@ class ChannelRowPrefetch:
     every: int | None = None
 
     @staticmethod
-    def in_place(
-        builder: Builder,
-        problem: Problem,
-        kernel: Microkernel,
-        weights: Any,
-        following: NextWeights,
-        ranges: Mapping[str, Range],
-    ) -> ChannelRowPrefetch | None:
-        """That of the register tile at the start of `ranges`, while what follows has not been read
-        before, if its rows lie far apart. The tiles that read the same weights share the rows, or,
-        if they are few or have time for a prefetch in each step, the lines of each row."""
-        channel = problem.out_channel
+    def in_place(visit: Visit, following: NextWeights) -> ChannelRowPrefetch | None:
+        """That of a visit's register tile, while what follows has not been read before, if its rows
+        lie far apart. The tiles that read the same weights share the rows, or, if they are few or
+        have time for a prefetch in each step, the lines of each row."""
+        builder, problem, ranges = visit.builder, visit.problem, visit.ranges
+        kernel, channel = visit.kernel, problem.out_channel
         loops = _loops_in_rows(problem, kernel.reduction, channel, ranges)
         if kernel.lanes != channel or not loops:
             return None
@@ -94,15 +88,14 @@ class ChannelRowPrefetch:
         else:
             lines, part = part_of(builder, lines, following, ranges)
             first_line, dim = part * lines, inner
-        starts = starts_of(ranges)
         always = following.far and not stays_in_l2(problem)
         return ChannelRowPrefetch(
             builder=builder,
-            weights=weights,
+            weights=visit.operands.weights,
             tensor=problem.weights,
             dim=dim,
             inner=inner,
-            starts=starts,
+            starts=starts_of(ranges),
             shifts=shifts,
             rows=rows,
             first_line=first_line,
@@ -112,20 +105,15 @@ class ChannelRowPrefetch:
         )
 
     @staticmethod
-    def of_block(
-        builder: Builder,
-        problem: Problem,
-        weights: Any,
-        panels: Panels,
-        ranges: Mapping[str, Range],
-    ) -> ChannelRowPrefetch | None:
-        """That of the register tile at the start of `ranges`, while `panels` hold the current
-        block, if the next one is known, and its rows lie far apart: all at once, or, if these are
-        too many, one row after the other, unless a single one is too long.
+    def of_block(visit: Visit, panels: Panels) -> ChannelRowPrefetch | None:
+        """That of a visit's register tile, while `panels` hold the current block, if the next one
+        is known, and its rows lie far apart: all at once, or, if these are too many, one row after
+        the other, unless a single one is too long.
 
         (Measured on Zen 4, cold: a 3x3 layer of 1024 output channels whose blocks of 176 input
         channels come row by row takes 8% less time than if nothing asks for them. Where twelve
         lines do, a 1x1 layer with AVX2 code takes 5% more time than if they come at once.)"""
+        builder, problem, ranges = visit.builder, visit.problem, visit.ranges
         block = panels.next_block
         loops = _loops_in_rows(problem, panels.reduction, panels.channel, ranges)
         if block is None or not loops:
@@ -141,7 +129,7 @@ class ChannelRowPrefetch:
             shifts[block.moved] = shifts.get(block.moved, Index()) + shift
         found = ChannelRowPrefetch(
             builder=builder,
-            weights=weights,
+            weights=visit.operands.weights,
             tensor=problem.weights,
             dim=outer[-1] if outer else None,
             inner=inner,

@@ -25,9 +25,8 @@ from mopt_mlir.codegen.prefetch_budget import (
     stays_in_l2,
     weights_step_bytes,
 )
-from mopt_mlir.codegen.ranges import Range
 from mopt_mlir.codegen.upcoming import NextWeights, block_from, part_of, part_of_block
-from mopt_mlir.microkernel import Microkernel
+from mopt_mlir.codegen.visit import Visit
 from mopt_mlir.problem import Problem
 
 
@@ -46,38 +45,26 @@ class FilterRowPrefetch:
     shift: Index = field(default_factory=Index)
 
     @staticmethod
-    def of_block(
-        builder: Builder,
-        problem: Problem,
-        weights: Any,
-        panels: Panels,
-        tile: Mapping[str, Index],
-    ) -> FilterRowPrefetch | None:
-        """That of the register tile at `tile`, while `panels` hold the current block, if the next
-        one is known and its rows are dense."""
-        block = panels.next_block
+    def of_block(visit: Visit, panels: Panels) -> FilterRowPrefetch | None:
+        """That of a visit's register tile, while `panels` hold the current block, if the next one
+        is known and its rows are dense."""
+        builder, problem, block = visit.builder, visit.problem, panels.next_block
         if block is None:
             return None
         dim = panels.reduction[0]
         if block.moved not in (None, dim) or not _is_dense(problem, dim):
             return None
         rows = block.rows
-        part = part_of_block(builder, block.turns, tile, -(-block.count // rows))
+        part = part_of_block(builder, block.turns, visit.start, -(-block.count // rows))
         first, shift = block_from(builder, block, block.first + part * rows)
+        weights = visit.operands.weights
         return FilterRowPrefetch(builder, problem, weights, dim, first, rows, shift)
 
     @staticmethod
-    def in_place(
-        builder: Builder,
-        problem: Problem,
-        kernel: Microkernel,
-        weights: Any,
-        following: NextWeights,
-        ranges: Mapping[str, Range],
-    ) -> FilterRowPrefetch | None:
-        """That of the register tile at the start of `ranges`, if the output channels that follow
-        are known and worth while: in each row, which begins on another page, the hardware's
-        prefetchers start anew."""
+    def in_place(visit: Visit, following: NextWeights) -> FilterRowPrefetch | None:
+        """That of a visit's register tile, if the output channels that follow are known and worth
+        while: in each row, which begins on another page, the hardware's prefetchers start anew."""
+        problem, kernel, ranges = visit.problem, visit.kernel, visit.ranges
         channel = problem.out_channel
         comes_from_l2 = stays_in_l2(problem) or not following.far
         if following.dim != channel or not kernel.reduction or comes_from_l2:
@@ -88,9 +75,9 @@ class FilterRowPrefetch:
         lines = row_lines_at_once(rows, weights_step_bytes(problem, dim))
         if not has_room(lines, kernel, taps) or not _is_dense(problem, dim):
             return None
-        rows, part = part_of(builder, kernel.extent(channel), following, ranges)
+        rows, part = part_of(visit.builder, kernel.extent(channel), following, ranges)
         first = ranges[channel].start + following.step + part * rows
-        return FilterRowPrefetch(builder, problem, weights, dim, first, rows)
+        return FilterRowPrefetch(visit.builder, problem, visit.operands.weights, dim, first, rows)
 
     def emit(self, point: Mapping[str, Index]) -> None:
         """Ask for the lines of the step at `point`; dims of inner loops count as 0."""

@@ -15,16 +15,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
-from typing import Any
 
 from mopt_mlir.codegen.builder import Builder
 from mopt_mlir.codegen.index import Index
 from mopt_mlir.codegen.prefetch.lines import last_offset, line_step, run_starts
 from mopt_mlir.codegen.prefetch_budget import AHEAD_CYCLES, LINE_BYTES, steps_within
 from mopt_mlir.codegen.ranges import Range, innermost
-from mopt_mlir.codegen.upcoming import NextInput, Upcoming, part_of, shifted, shifts_to
-from mopt_mlir.microkernel import Microkernel
-from mopt_mlir.problem import Problem, Role, Tensor
+from mopt_mlir.codegen.upcoming import NextInput, part_of, shifted, shifts_to
+from mopt_mlir.codegen.visit import Visit
+from mopt_mlir.problem import Role, Tensor
 
 NEAR_CYCLES = 90
 """Between a prefetch of input from L2 and its use. Measured on Granite Rapids: as good with 70 and
@@ -67,38 +66,24 @@ SHORT_RUN_BYTES = 512
 
 @dataclass(frozen=True)
 class InputPrefetch:
-    """The input that the register tile of `sizes` at the start of `ranges` asks for.
+    """The input that the register tile of a `visit` asks for.
 
-    In a long reduction it is that of a later step, in a short one that of a later register tile,
-    which `upcoming` tells; where several tiles read the same input, each asks for a part of it.
-    What is asked for may lie outside of the input.
+    In a long reduction it is that of a later step, in a short one that of a later register tile;
+    where several tiles read the same input, each asks for a part of it. What is asked for may lie
+    outside of the input.
     """
 
-    builder: Builder
-    problem: Problem
-    kernel: Microkernel
-    memref: Any
-    ranges: Mapping[str, Range]
-    sizes: Mapping[str, int]
-    upcoming: Upcoming
+    visit: Visit
 
     @staticmethod
-    def of(
-        builder: Builder,
-        problem: Problem,
-        kernel: Microkernel,
-        memref: Any,
-        ranges: Mapping[str, Range],
-        sizes: Mapping[str, int],
-        upcoming: Upcoming,
-    ) -> InputPrefetch | None:
+    def of(visit: Visit) -> InputPrefetch | None:
         """None where hardware prefetchers foresee what is read, or nothing is read that is worth
         asking for."""
-        found = InputPrefetch(builder, problem, kernel, memref, ranges, sizes, upcoming)
-        step = problem.input.pitch(kernel.reduction[0]) if found._loops else None
-        if step is None or step * problem.input.element.size < SHORT_RUN_BYTES or not found._run:
+        found, tensor = InputPrefetch(visit), visit.problem.input
+        step = tensor.pitch(visit.kernel.reduction[0]) if found._loops else None
+        if step is None or step * tensor.element.size < SHORT_RUN_BYTES or not found._run:
             return None
-        return None if found._is_short and upcoming.input is None else found
+        return None if found._is_short and visit.upcoming.input is None else found
 
     @cached_property
     def dim(self) -> str | None:
@@ -108,54 +93,56 @@ class InputPrefetch:
         around = [dim for dim in self._loops if dim not in self._run]
         if not around:
             return None
-        rows = prod(self.ranges[dim].size for dim in around[1:])
-        at_once = self.upcoming.again and rows <= ROWS_AT_ONCE
+        rows = prod(self.visit.ranges[dim].size for dim in around[1:])
+        at_once = self.visit.upcoming.again and rows <= ROWS_AT_ONCE
         return around[0] if at_once else around[-1]
 
     @cached_property
     def _loops(self) -> list[str]:
-        return [dim for dim in self.kernel.reduction if not self.ranges[dim].is_point]
+        return [dim for dim in self.visit.kernel.reduction if not self.visit.ranges[dim].is_point]
 
     @cached_property
     def _sizes_at_once(self) -> Mapping[str, int]:
         """What is asked for at once: a register tile, and rows of taps that inner loops read."""
-        if not self.upcoming.again or self.dim is None:
-            return self.sizes
-        inside = self.kernel.reduction[self.kernel.reduction.index(self.dim) + 1 :]
-        return {**self.sizes, **{dim: self.ranges[dim].size for dim in inside}}
+        visit = self.visit
+        if not visit.upcoming.again or self.dim is None:
+            return visit.sizes
+        inside = visit.kernel.reduction[visit.kernel.reduction.index(self.dim) + 1 :]
+        return {**visit.sizes, **{dim: visit.ranges[dim].size for dim in inside}}
 
     @cached_property
     def _run(self) -> frozenset[str]:
         """The dims that move along a run of pixels in memory, if the input has such runs."""
-        tensor = self.problem.input
+        tensor = self.visit.problem.input
         along = frozenset(dim for axis in tensor.axes[-self._run_axes :] for dim in axis.dims)
-        is_run = tensor.strides[-1] == 1 and not along.isdisjoint(self.problem.parallel_dims)
+        is_run = tensor.strides[-1] == 1 and not along.isdisjoint(self.visit.problem.parallel_dims)
         return along if is_run else frozenset()
 
     @cached_property
     def _run_axes(self) -> int:
         """How many of the last axes are a run: one of pixels, and one of their channels if these
         are less than a line."""
-        tensor = self.problem.input
+        tensor = self.visit.problem.input
         pixel = tensor.strides[-2] if len(tensor.axes) > 1 else None
         few = pixel is not None and pixel * tensor.element.size < LINE_BYTES
-        channels = not any(dim in tensor.axes[-1].dims for dim in self.problem.parallel_dims)
+        channels = not any(dim in tensor.axes[-1].dims for dim in self.visit.problem.parallel_dims)
         return 2 if few and channels else 1
 
     def emit(self, point: Mapping[str, Index]) -> None:
         """Ask for it at `point`, which has the reduction dims whose loops are open; the others
         count with all that the register tile reads of them."""
-        inner = [dim for dim in self.kernel.reduction if dim not in point]
-        at = {**point, **{dim: self.ranges[dim].start for dim in inner}}
-        read = {**self.sizes, **{dim: self.ranges[dim].size for dim in inner}}
-        lines = _line_offsets(self.problem.input, read, self._run_axes)
-        later = self.upcoming.input
+        visit = self.visit
+        inner = [dim for dim in visit.kernel.reduction if dim not in point]
+        at = {**point, **{dim: visit.ranges[dim].start for dim in inner}}
+        read = {**visit.sizes, **{dim: visit.ranges[dim].size for dim in inner}}
+        lines = _line_offsets(visit.problem.input, read, self._run_axes)
+        later = visit.upcoming.input
         if later is not None and (self._is_short or self._is_shared(later)):
-            if self.upcoming.again:
+            if visit.upcoming.again:
                 self._ask_ahead(at, NEAR_CYCLES, lines, "L1")
-            shifts = shifts_to(self.builder, later, self.ranges[later.dim].start)
-            lines = _part(self.builder, lines, self.ranges, later)
-            self._ask(shifted(at, shifts), lines, self.upcoming.into)
+            shifts = shifts_to(visit.builder, later, visit.ranges[later.dim].start)
+            lines = _part(visit.builder, lines, visit.ranges, later)
+            self._ask(shifted(at, shifts), lines, visit.upcoming.into)
             return
         if self._goes_through_l2:
             self._ask_ahead(at, NEAR_CYCLES, lines, "L1")
@@ -164,28 +151,30 @@ class InputPrefetch:
     @property
     def _taps(self) -> int:
         """Steps of the reduction for each of its outermost dim."""
-        return prod(self.ranges[dim].size for dim in self.kernel.reduction[1:])
+        return prod(self.visit.ranges[dim].size for dim in self.visit.kernel.reduction[1:])
 
     @property
     def _is_short(self) -> bool:
         """Whether the reduction is over too soon after what a later step reads has arrived."""
-        products = self._taps * self.ranges[self.kernel.reduction[0]].size
+        visit = self.visit
+        products = self._taps * visit.ranges[visit.kernel.reduction[0]].size
         most = SHORT_REDUCTION
-        if self._goes_through_l2 and not self.upcoming.again:
-            most = min(most, TIMES_AHEAD * steps_within(AHEAD_CYCLES, self.kernel))
+        if self._goes_through_l2 and not visit.upcoming.again:
+            most = min(most, TIMES_AHEAD * steps_within(AHEAD_CYCLES, visit.kernel))
         return products < most
 
     @property
     def _goes_through_l2(self) -> bool:
         """Whether a later step is asked for into L2, and from there, a few steps ahead, into L1."""
-        few = FEW_PASSES_AGAIN if self.upcoming.again else FEW_PASSES
-        return self.upcoming.into == "L2" and self._passes <= few
+        few = FEW_PASSES_AGAIN if self.visit.upcoming.again else FEW_PASSES
+        return self.visit.upcoming.into == "L2" and self._passes <= few
 
     def _ask(self, at: Mapping[str, Index], lines: Sequence[Index], into: str) -> None:
         """Ask for `lines` of each run that a register tile at `at` reads."""
-        for run in run_starts(self.problem.input, at, self._sizes_at_once, self._run_axes):
+        visit = self.visit
+        for run in run_starts(visit.problem.input, at, self._sizes_at_once, self._run_axes):
             for start in lines:
-                self.builder.prefetch(self.memref, [*run[:-1], run[-1] + start], into)
+                visit.builder.prefetch(visit.operands.input, [*run[:-1], run[-1] + start], into)
 
     def _ask_ahead(
         self,
@@ -202,38 +191,40 @@ class InputPrefetch:
         """`at` so many cycles on, in whole channels, and elements from there: behind the last
         channel come the first ones of the next register tile. What lies behind them in memory
         is not read soon, if ever: asking for that would only take room in the caches."""
-        at, steps = {**at}, max(1, steps_within(cycles, self.kernel) // self._taps)
-        channel, tile = self.kernel.reduction[0], self._next_tile
-        part = self.ranges[channel]
+        visit = self.visit
+        at, steps = {**at}, max(1, steps_within(cycles, visit.kernel) // self._taps)
+        channel, tile = visit.kernel.reduction[0], self._next_tile
+        part = visit.ranges[channel]
         first, count = part.start, part.size
-        if tile is not None and part.depth > self.ranges[tile].depth:  # it sees all parts
+        if tile is not None and part.depth > visit.ranges[tile].depth:  # it sees all parts
             first, count = Index(), part.within
-            tile = tile if count == self.problem.extent(channel) else None
+            tile = tile if count == visit.problem.extent(channel) else None
         at[channel] = at[channel] + min(steps, count)
         if tile is None:
             return at, Index()
-        tensor = self.problem.input
+        tensor = visit.problem.input
         back, on = tensor.pitch(channel), tensor.pitch(tile)
         if back is None or on is None:
             return at, Index()
-        step = on * self.ranges[tile].size - back * count
-        return at, self.builder.step_if_reached("wrap", at[channel] - first, count, step)
+        step = on * visit.ranges[tile].size - back * count
+        return at, visit.builder.step_if_reached("wrap", at[channel] - first, count, step)
 
     @property
     def _passes(self) -> int:
         """How often the same input is read, by register tiles of different output channels."""
-        dims = self.problem.by_role(Role.OUT_CHANNEL)
-        return prod(-(-self.problem.extent(dim) // self.kernel.extent(dim)) for dim in dims)
+        visit = self.visit
+        dims = visit.problem.by_role(Role.OUT_CHANNEL)
+        return prod(-(-visit.problem.extent(dim) // visit.kernel.extent(dim)) for dim in dims)
 
     @cached_property
     def _next_tile(self) -> str | None:
         """The dim along which the next register tile lies, if there is one."""
-        return innermost(self.problem.pixel_dims, self.ranges)
+        return innermost(self.visit.problem.pixel_dims, self.visit.ranges)
 
     def _is_shared(self, later: NextInput) -> bool:
         """Whether several register tiles, one after the other, read the same input until then."""
-        depth = 0 if self._next_tile is None else self.ranges[self._next_tile].depth
-        return later.along is not None and depth < self.ranges[later.along].depth
+        depth = 0 if self._next_tile is None else self.visit.ranges[self._next_tile].depth
+        return later.along is not None and depth < self.visit.ranges[later.along].depth
 
 
 def _part(

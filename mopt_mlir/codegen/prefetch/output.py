@@ -19,7 +19,8 @@ from mopt_mlir.codegen.index import Condition, Index
 from mopt_mlir.codegen.prefetch.lines import last_offset, line_step, run_starts
 from mopt_mlir.codegen.prefetch_budget import AT_ONCE, power_of_two_up_to, steps_within
 from mopt_mlir.codegen.ranges import Range
-from mopt_mlir.codegen.upcoming import Upcoming, VisitingLoop
+from mopt_mlir.codegen.upcoming import VisitingLoop
+from mopt_mlir.codegen.visit import Visit
 from mopt_mlir.microkernel import Microkernel
 from mopt_mlir.problem import Tensor
 
@@ -28,41 +29,33 @@ OUTPUT_AHEAD_CYCLES = 700
 of them takes longer."""
 
 
-def output_prefetch(
-    output: Accumulators,
-    kernel: Microkernel,
-    ranges: Mapping[str, Range],
-    sizes: Mapping[str, int],
-    upcoming: Upcoming,
-) -> _AtOnce | _ByRow | None:
-    """What asks for the output of the register tile of `sizes` at the start of `ranges`, in the
-    visits that find it outside of the caches; where too few outer products come before the
-    stores, for that of a later one, which `upcoming` tells."""
-    problem = output.problem
+def output_prefetch(visit: Visit) -> _AtOnce | _ByRow | None:
+    """What asks for the output of a visit's register tile, in the visits that find it outside of
+    the caches; where too few outer products come before the stores, for that of a later one."""
+    output, upcoming, sizes = visit.accumulators, visit.upcoming, visit.sizes
     if output.operands.nontemporal:
         return None
-    reduced = {dim: ranges[dim] for dim in problem.reduction_dims}
-    start = dict(output.start)
-    steps = prod(part.size for part in reduced.values())
-    best = steps_within(OUTPUT_AHEAD_CYCLES, kernel)
+    start = dict(visit.start)
+    steps = prod(part.size for part in visit.reduced.values())
+    best = steps_within(OUTPUT_AHEAD_CYCLES, visit.kernel)
     shared, later = None, upcoming.output
     if steps < best and later is not None:
         start[later.dim] = start[later.dim] + later.step
         # beside sums in scratch memory sharing does not help, some plans take 2 to 5% longer
         if later.visits is not None and output.partials is None:
-            shared = _Shared(output, sizes, later.visits, ranges, upcoming.since)
+            shared = _Shared(output, sizes, later.visits, visit.ranges, upcoming.since)
     elif steps < best // 2:
         return None
     if shared is not None:
         conditions = shared.conditions
     elif output.partials is not None:
-        conditions = output.when_last(reduced)
+        conditions = output.when_last(visit.reduced)
     else:
-        conditions = output.when_first(reduced, upcoming.since)
+        conditions = output.when_first(visit.reduced, upcoming.since)
     all_ = _AtOnce(output, upcoming.into, start, sizes, conditions, shared)
     if upcoming.into == "L1" or upcoming.again or conditions or shared is not None:
         return all_
-    return _ByRow.of(all_, kernel, ranges, best // 2) or all_
+    return _ByRow.of(all_, visit.kernel, visit.ranges, best // 2) or all_
 
 
 @dataclass(frozen=True)

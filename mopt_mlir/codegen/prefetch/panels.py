@@ -16,7 +16,8 @@ from mopt_mlir.codegen.prefetch_budget import (
     power_of_two_up_to,
 )
 from mopt_mlir.codegen.ranges import Range
-from mopt_mlir.codegen.upcoming import NextWeights, part_of, shifted, shifts_to
+from mopt_mlir.codegen.upcoming import part_of, shifted, shifts_to
+from mopt_mlir.codegen.visit import Visit
 from mopt_mlir.microkernel import Microkernel
 
 MOST_STEPS = 8
@@ -51,16 +52,9 @@ class PanelPrefetch:
     every: int
 
     @staticmethod
-    def of(
-        builder: Builder,
-        kernel: Microkernel,
-        panels: Panels,
-        following: NextWeights | None,
-        panel: Index,
-        ranges: Mapping[str, Range],
-    ) -> PanelPrefetch | None:
-        """That of the register tile at the start of `ranges`, which reads `panel`, if it is worth
-        while."""
+    def of(visit: Visit, panels: Panels, panel: Index) -> PanelPrefetch | None:
+        """That of a visit's register tile, which reads `panel`, if it is worth while."""
+        builder, ranges, following = visit.builder, visit.ranges, visit.upcoming.weights
         if following is None or not panels.reduction:
             return None
         size = element_bytes(panels.memref)
@@ -70,7 +64,7 @@ class PanelPrefetch:
         read, step = _per_step(panels, ranges, dim)
         lines = -(-read * size // LINE_BYTES)
         if read == step:  # without gaps: the lines of one register tile follow each other
-            every = _every(kernel, following.tiles // lines)
+            every = _every(visit.kernel, following.tiles // lines)
             each, part = part_of(builder, lines * every, following, ranges)
             first = part * (-(-ranges[dim].size // every) * each)
             spacing = each * (LINE_BYTES // size)

@@ -26,7 +26,8 @@ from mopt_mlir.codegen.prefetch_budget import (
     power_of_two_up_to,
 )
 from mopt_mlir.codegen.ranges import Range, starts_of
-from mopt_mlir.codegen.upcoming import NextInput, Upcoming, part_of, shifted, shifts_to
+from mopt_mlir.codegen.upcoming import NextInput, part_of, shifted, shifts_to
+from mopt_mlir.codegen.visit import Visit
 from mopt_mlir.microkernel import Microkernel
 from mopt_mlir.problem import Problem, Tensor
 
@@ -55,14 +56,9 @@ class Pixels:
     rows: Sequence[Mapping[str, int]]
 
     @staticmethod
-    def of(
-        builder: Builder,
-        problem: Problem,
-        kernel: Microkernel,
-        ranges: Mapping[str, Range],
-        later: NextInput,
-    ) -> Pixels | None:
-        """The part of the register tile at the start of `ranges` in `later`, if that has pixels."""
+    def of(visit: Visit, later: NextInput) -> Pixels | None:
+        """The part of a visit's register tile in `later`, if that has pixels."""
+        problem, kernel, ranges = visit.problem, visit.kernel, visit.ranges
         tensor = problem.input
         sizes = {dim: kernel.tile[dim] for dim in problem.pixel_dims if dim in kernel.tile}
         along = max(sizes, key=lambda dim: sizes[dim], default=None)
@@ -74,7 +70,7 @@ class Pixels:
         taps = 1 if tap is None else ranges[tap].size
         apart = dict(tensor.axes[row].terms)[along] if taps == 1 else 1
         last = tensor.axes[row].reach({along: sizes[along], tap or "": taps})
-        each, part = part_of(builder, -(-(last // apart + 1) // taps), later, ranges)
+        each, part = part_of(visit.builder, -(-(last // apart + 1) // taps), later, ranges)
         others = [dim for dim in sizes if dim != along]
         rows = [
             dict(zip(others, offsets, strict=True))
@@ -126,33 +122,26 @@ class PixelPrefetch:
     lines: int = 0
 
     @staticmethod
-    def of(
-        builder: Builder,
-        problem: Problem,
-        kernel: Microkernel,
-        memref: Any,
-        ranges: Mapping[str, Range],
-        upcoming: Upcoming,
-    ) -> PixelPrefetch | None:
-        """That of the register tile at the start of `ranges`, whose input `has_channels_last`, if
-        what is read later is known, and there is room."""
-        later = upcoming.input
+    def of(visit: Visit) -> PixelPrefetch | None:
+        """That of a visit's register tile, whose input `has_channels_last`, if what is read later
+        is known, and there is room."""
+        kernel, ranges, later = visit.kernel, visit.ranges, visit.upcoming.input
         if later is None:
             return None
-        pixels = Pixels.of(builder, problem, kernel, ranges, later)
+        pixels = Pixels.of(visit, later)
         if pixels is None:
             return None
         *outer, dim = kernel.reduction
         found = PixelPrefetch(
-            builder=builder,
-            memref=memref,
+            builder=visit.builder,
+            memref=visit.operands.input,
             pixels=pixels,
-            shifts=shifts_to(builder, later, ranges[later.dim].start),
-            into=upcoming.into,
+            shifts=shifts_to(visit.builder, later, ranges[later.dim].start),
+            into=visit.upcoming.into,
             starts=starts_of(ranges),
             channels=dim,
             dim=dim,
-            steps=power_of_two_up_to(min(ranges[dim].size, _line(problem.input))),
+            steps=power_of_two_up_to(min(ranges[dim].size, _line(visit.problem.input))),
         )
         ways = [found._by_lines(ranges[dim]), found]
         if not ranges[dim].exact:
