@@ -15,7 +15,7 @@ SMOKE       := build/validation-smoke
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo test lint test-lit test-unit bench-smoke bench-solver bench bench-peers \
-        bench-tvm validate validate-smoke clean
+        bench-tvm validate validate-smoke validation-report clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort \
@@ -75,7 +75,7 @@ bench: $(STAMP) $(PEERS_STAMP) ## measure all of docs/performance.md, 70 minutes
 	$(BIN)/mopt-bench scale --json $(BENCH)/scale.json
 	$(BIN)/mopt-bench report $(BENCH)/*.json
 
-validate: $(STAMP) $(PEERS_STAMP) ## put the model on trial, hours, and write docs/validation.md
+validate: $(STAMP) $(PEERS_STAMP) ## put the model on trial, hours: build/validation/validation.md
 	$(BIN)/mopt-bench suite --configurations a-cold --directory $(VALIDATION)
 	$(BIN)/mopt-validate measure
 	$(BIN)/mopt-validate measure --isa avx2
@@ -85,12 +85,15 @@ validate: $(STAMP) $(PEERS_STAMP) ## put the model on trial, hours, and write do
 	$(BIN)/mopt-validate measure --layout nhwc_hwcf
 	$(BIN)/mopt-validate measure --layout nhwc_hwcf --isa avx2
 	$(BIN)/mopt-validate simulate --valgrind
-	$(BIN)/mopt-validate report --bench $(VALIDATION)/*.json
+	$(BIN)/mopt-validate report $(VALIDATION)/*.jsonl $(VALIDATION)/*.json --output $(VALIDATION)
 
-validate-smoke: $(STAMP) ## the same for a few operators and plans, ten minutes
+validate-smoke: $(STAMP) ## the same for a few operators and plans, ten minutes: build/validation-smoke
 	$(BIN)/mopt-validate measure --only R2,R9,R12,M2,Y5,Y9 --samples 20 --directory $(SMOKE)
 	$(BIN)/mopt-validate simulate --samples 20 --directory $(SMOKE)
 	$(BIN)/mopt-validate report $(SMOKE)/*.jsonl --output $(SMOKE)
+
+validation-report: $(STAMP) ## write docs/validation.md again, of the data and notes beside it
+	$(BIN)/mopt-validate report docs/validation/*.xz docs/validation/*.md
 
 clean: ## remove .venv and everything else that was built
 	rm -rf $(VENV) $(PEERS) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

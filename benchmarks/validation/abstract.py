@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import isnan, nan
 from statistics import median
+from textwrap import fill
+
+from mopt_mlir.model.cost import MEMORY
 
 from ..summary import geometric_mean
-from .criteria import USUAL_LOSS, figures
+from .criteria import LEAST_VOLUMES, USUAL_LOSS, figures, volume_errors
 from .judgement import GOOD, Trial
 from .misses import MISJUDGED, NOISE, UNKNOWN, reasons_of
 from .orders import COMPUTE, OBJECTIVE, PREDICTED, Order, orders
 from .tables import number, percent
 
-_TEXT = """\
-## In short
-
+_ITEMS = """\
 - The plan that the compiler took on the day of a trial is at least as fast as the best of
   {samples} random plans in {wins} cases, a case being an operator in a trial; {advantage}
   times as fast in the geometric mean of a trial.
@@ -32,8 +33,9 @@ _TEXT = """\
   choices that lose more than {usual_loss:.0%}, {losing} in all, {noise} may be noise{unknown}, and
   {unusual} come from an error that is unusual for good plans of the operator; the rest come from
   errors that these usually have ("Plans that the model misjudges").
-- What the slowest memory of a random plan moves is predicted with median errors of up to {volume},
-  against simulated caches.
+- What a random plan moves through its slowest memory is predicted with median errors of up to
+  {volume} against simulated caches where the memory is the slowest by what is predicted, and of up
+  to {simulated} where it is by what is simulated, of ten plans or more each.
 - The fastest of five candidates is {gain} times as fast as the own plan.
 """
 
@@ -59,7 +61,7 @@ def in_short(trials: Sequence[Trial]) -> str:
     reasons = reasons_of(trials)
     sampled = [[len(verdict.sample) for verdict in trial.verdicts] for trial in trials]
     leads = [[v.lead for v in trial.verdicts if not isnan(v.lead)] for trial in trials]
-    return _TEXT.format(
+    text = _ITEMS.format(
         samples=_between([median(found) for found in sampled if found], "{:.0f}".format),
         wins=f"{sum(v.lead >= 1 for v in verdicts)} of {len(verdicts)}",
         advantage=_between([geometric_mean(found) for found in leads if found], number),
@@ -81,8 +83,22 @@ def in_short(trials: Sequence[Trial]) -> str:
         better=f"{sum(o[OBJECTIVE].loss > o[PREDICTED].loss for o in ranked)} of {len(ranked)}",
         objective=_between(means_of(OBJECTIVE, lambda order: order.loss), percent),
         volume=percent(max(values_of("slowest memory: median error"), default=nan)),
+        simulated=percent(max(_simulated_errors(trials), default=nan)),
         gain=_between(values_of("geometric mean of speeds"), "{:.3f}".format),
     )
+    items = (" ".join(item.split()) for item in text.split("\n- "))
+    return "## In short\n\n" + "".join(f"{_wrapped(item.removeprefix('- '))}\n" for item in items)
+
+
+def _wrapped(item: str) -> str:
+    return fill(f"- {item}", 100, subsequent_indent="  ", break_on_hyphens=False)
+
+
+def _simulated_errors(trials: Sequence[Trial]) -> list[float]:
+    """Of each trial and memory the median error of volumes where it is the slowest by what is
+    simulated, if there are enough such plans."""
+    found = [volume_errors(t, memory, simulated=True) for t in trials for memory in MEMORY]
+    return [median(errors) for errors in found if len(errors) >= LEAST_VOLUMES]
 
 
 def _unknown(number: int) -> str:

@@ -53,8 +53,8 @@ def _add_measure(commands: Any) -> None:
         "--operators",
         default="table1",
         metavar="FILE",
-        help=f"table1 (default), {TESTSET} (others, to test the model with), {HELDOUT} and "
-        f"{NETWORKS} (others again, for the last tests), or a JSON file of the form of Table 1",
+        help=f"table1 (default), {TESTSET}, {HELDOUT} or {NETWORKS} (others, in the order in which "
+        "the model was tried on them), or a JSON file of the form of Table 1",
     )
     measure.add_argument("--only", type=names, default=[], metavar="NAMES", help="of these, only")
     measure.add_argument(
@@ -153,7 +153,8 @@ def _add_report(commands: Any) -> None:
         nargs="*",
         type=Path,
         metavar="FILE",
-        help=f"of results (all in {DIRECTORY}); those of mopt-bench run (.json) as well",
+        help=f"of results (all in {DIRECTORY}); those of mopt-bench run (.json) as well, and "
+        "sections in Markdown (.md), which are taken over as they are",
     )
     report.add_argument(
         "--bench",

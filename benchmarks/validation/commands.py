@@ -21,6 +21,9 @@ from .records import COMPRESSED, OF_VOLUMES
 from .simulations import Request as Simulating
 from .simulations import simulate_plans
 
+NOTE = ".md"
+"""How files with sections of the document end."""
+
 _NOTHING_MEASURED = "no measurements; mopt-validate measure writes them to {}"
 
 
@@ -95,7 +98,8 @@ def report(arguments: argparse.Namespace) -> int:
 
     files = arguments.files or sorted(DIRECTORY.glob("*.jsonl"))
     bench = [*arguments.bench, *filter(_is_of_bench, files)]
-    files = [path for path in files if path not in bench]
+    notes = [_read_note(path) for path in files if path.suffix == NOTE]
+    files = [path for path in files if path not in bench and path.suffix != NOTE]
     given: dict[str, Path] = {}
     for path in (*files, *bench):
         title = title_of(path)
@@ -107,9 +111,18 @@ def report(arguments: argparse.Namespace) -> int:
         raise UserError(_NOTHING_MEASURED.format(DIRECTORY))
     bench.sort(key=title_of)
     comparisons = {title_of(path): Comparison.of(Results.read(path)) for path in bench}
-    note = write_document(arguments.output, trials, comparisons, [*files, *bench])
-    console().print(note, highlight=False)
+    told = write_document(arguments.output, trials, comparisons, [*files, *bench], notes)
+    console().print(told, highlight=False)
     return 0
+
+
+def _read_note(path: Path) -> str:
+    """A section of the document that was written by hand."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not text in UTF-8"
+        raise UserError(f"cannot read it: {reason}", str(path)) from None
 
 
 def _is_of_bench(path: Path) -> bool:

@@ -116,7 +116,10 @@ def _worst(
 
 
 def _at_most(title: str, value: float, limit: float) -> Figure:
-    return Figure(title, f"at most {limit:.1%}", value, f"{value:.1%}", value <= limit)
+    target, text = f"{limit:.1%}", f"{value:.1%}"
+    if value > limit and text == target:
+        text = f"{value:.2%}"  # what is missed does not look like what is to be reached
+    return Figure(title, f"at most {target}", value, text, value <= limit)
 
 
 def _correlations(verdicts: Sequence[Verdict]) -> list[Figure]:
@@ -146,13 +149,22 @@ def _correlations(verdicts: Sequence[Verdict]) -> list[Figure]:
 
 
 def _volume_error(trial: Trial, resource: str) -> Figure:
-    sampled = (flow for flow in trial.flows if flow.sampled)
-    flows = [flow for flow in sampled if flow.expected.slowest_memory == resource]
-    errors = [abs(flow.ratio(resource) - 1) for flow in flows]
+    errors = volume_errors(trial, resource)
     title = f"volume from {resource} where it is the slowest memory: median error"
     figure = _at_most(title, median(errors) if errors else nan, VOLUME_ERROR)
     text = f"{figure.text} of {counted(len(errors), 'plan')}"
     return replace(figure, text=text, judged=len(errors) >= LEAST_VOLUMES)
+
+
+def volume_errors(trial: Trial, resource: str, *, simulated: bool = False) -> list[float]:
+    """|predicted / simulated volume - 1| of the sampled plans of which `resource` is the slowest
+    memory, by what is predicted or by what is `simulated`."""
+    sampled = (flow for flow in trial.flows if flow.sampled)
+    slowest = (
+        (flow, flow.slowest_memory if simulated else flow.expected.slowest_memory)
+        for flow in sampled
+    )
+    return [abs(flow.ratio(resource) - 1) for flow, memory in slowest if memory == resource]
 
 
 def _gain_of_candidates(verdicts: Sequence[Verdict]) -> Figure:

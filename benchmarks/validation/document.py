@@ -1,4 +1,5 @@
-"""validation.md: the model on trial, as a document that explains itself. Every figure is found."""
+"""validation.md: the model on trial, as a document that explains itself. Every figure of its tables
+is found; what was learnt from the trials at hand is in sections that are given with them."""
 
 from __future__ import annotations
 
@@ -26,7 +27,6 @@ from .measure import (
     FINAL_PASSES,
     FINAL_PREDICTED,
     MOST_LOADED,
-    PROTOCOL,
     Request,
 )
 from .records import compress
@@ -39,7 +39,7 @@ NAME = "validation.md"
 DATA = "validation"
 """The directory of plots and data, beside the document."""
 
-_METHOD, _CAUSES = (Path(__file__).with_name(name) for name in ("method.md", "causes.md"))
+_METHOD = Path(__file__).with_name("method.md")
 
 _CACHES: Mapping[tuple[bool, ...], str] = {
     (True,): "caches flushed before each run",
@@ -54,9 +54,11 @@ def write_document(
     trials: Sequence[Trial],
     comparisons: Mapping[str, Comparison],
     data: Sequence[Path],
+    notes: Sequence[str] = (),
 ) -> str:
     """Write the document, its plots and the `data` into `directory`; without matplotlib, no plots.
-    `comparisons` are by title, which names the plot.
+    `comparisons` are by title, which names the plot. `notes` are sections that somebody wrote on
+    these trials.
 
     Returns what was written, for the user. Raises UserError if that is not possible.
     """
@@ -71,7 +73,7 @@ def write_document(
         write_output(directory / DATA / name, svg)
     for path in data:
         compress(path, directory / DATA)
-    text = "\n".join(_sections(trials, comparisons, set(drawn)))
+    text = "\n".join(_sections(trials, comparisons, set(drawn), notes))
     write_output(directory / NAME, text.encode())
     return note
 
@@ -90,7 +92,10 @@ def _plots(
 
 
 def _sections(
-    every: Sequence[Trial], comparisons: Mapping[str, Comparison], drawn: set[str]
+    every: Sequence[Trial],
+    comparisons: Mapping[str, Comparison],
+    drawn: set[str],
+    notes: Sequence[str] = (),
 ) -> Iterator[str]:
     trials = judged(every)
     yield prose.INTRODUCTION.format(data=DATA)
@@ -117,7 +122,7 @@ def _sections(
         parts = ", ".join(f"{part:.0%} of {cache}" for cache, part in PARTS.items())
         yield prose.LATENCIES.format(parts=parts)
         yield markdown(tables.LATENCY_COLUMNS, looks)
-    yield _CAUSES.read_text()
+    yield from notes
     if comparisons:
         yield prose.COMPARISON
     for title, comparison in comparisons.items():
@@ -177,11 +182,8 @@ def _losses(trial: Trial, drawn: set[str]) -> Iterator[str]:
         f"{plans} plans, of which {wrong} gave wrong results; {len(trial.failed)} more could not "
         f"be measured. Hardware counters: {'recorded' if counters else 'none on this host'}.\n"
     )
-    if trial.head["must_agree"].get("protocol") != PROTOCOL:
-        yield (
-            "From before caches were flushed in two steps and final rounds were spread: ballast "
-            "alone was read, and the final rounds of an operator followed each other.\n"
-        )
+    protocol = trial.head["must_agree"].get("protocol", 1)
+    yield from (f"{text}\n" for since, text in prose.PROTOCOLS.items() if protocol < since)
     foremost = [point for verdict in trial.verdicts for point in verdict.foremost(5)]
     if late := sum(not point.final for point in foremost):
         yield (

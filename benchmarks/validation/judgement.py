@@ -148,16 +148,14 @@ class Verdict:
 
     @property
     def noise(self) -> float:
-        """The relative standard error of the own plan's loss: of the two plans that it compares."""
-        if self.own is None:
-            return nan
-        return hypot(self.own.uncertainty, self.best.uncertainty)
+        """The standard error of the own plan's loss."""
+        return nan if self.own is None else _noise(self.own, self.best)
 
     @property
     def noise_of_top(self) -> float:
-        """The same of the top-1 loss among the sample."""
+        """The standard error of the top-1 loss among the sample."""
         (chosen,) = self.foremost(1)
-        return hypot(chosen.uncertainty, self.best_sampled.uncertainty)
+        return _noise(chosen, self.best_sampled)
 
     def gflops(self, point: Point) -> float:
         return self.workload.flops / point.seconds * 1e-9
@@ -230,6 +228,12 @@ def fastest(points: Sequence[Point]) -> Point:
     """Of those that met in the final rounds, if there are any."""
     final = [point for point in points if point.final]
     return min(final or points, key=lambda point: point.seconds)
+
+
+def _noise(chosen: Point, best: Point) -> float:
+    """The standard error of 1 - t(best) / t(chosen): that of the ratio, of which the relative one
+    is of both times."""
+    return hypot(chosen.uncertainty, best.uncertainty) * best.seconds / chosen.seconds
 
 
 def misprediction(point: Point) -> float:

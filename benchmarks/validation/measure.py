@@ -3,9 +3,9 @@
 Every plan meets the reference in several rounds. When all are through, the foremost of the sample
 (by prediction and by time), the model's own plans and the reference itself meet it in further
 rounds, so that what the report says of the best does not rest on the luckiest of a hundred short
-measurements. Those are spread over several passes through all operators: other guests of a host take away memory bandwidth
-and room in the last cache for minutes, from which plans suffer that depend on them and the
-reference hardly does.
+measurements. Those are spread over several passes through all operators: other guests of a host
+take away memory bandwidth and room in the last cache for minutes, from which plans suffer that
+depend on them and the reference hardly does.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ REASON_COLUMNS = ("trial", "choice", f"lose over {USUAL_LOSS:.0%}", *REASONS)
 
 @dataclass(frozen=True)
 class Miss:
-    """A choice and the plan that beats it. `noise` is the relative standard error of `loss`."""
+    """A choice and the plan that beats it. `noise` is the standard error of `loss`."""
 
     verdict: Verdict
     chosen: Point

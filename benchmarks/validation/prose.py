@@ -1,11 +1,11 @@
-"""What validation.md says around its tables, but for `method.md` and `causes.md`."""
+"""What validation.md says around its tables, but for `method.md`."""
 
 INTRODUCTION = """\
 # The model on trial
 
-Written by `mopt-validate report`: but for "Method" and the sections on what the model leaves out
-and what the hosts add, which tell of decisions and of experiments, every table and plot is made of
-the data that is kept beside it. The questions are those of Sec. 9 of the MOpt paper (Li, Xu,
+Written by `mopt-validate report`: every table and plot is made of the data that is kept beside it.
+(Sections that tell of decisions and of experiments were written by hand, and say so.) The
+questions are those of Sec. 9 of the MOpt paper (Li, Xu,
 Sukumaran-Rajam, Rountev and Sadayappan, "Analytical Characterization and Design Space Exploration
 for Optimization of CNNs", ASPLOS 2021): how much performance is lost by taking what the model likes
 best, how well its order of plans is that of measuring, and how well it knows what moves between the
@@ -19,16 +19,15 @@ $ make validate
 $ make validate-smoke
 ```
 
-The trials here are from several hosts. Each is what `mopt-validate measure` writes there, with
-`--isa avx2` for AVX2 code, `--operators testset`, `heldout` and `networks` for other operators than
-Table 1, `--layout nhwc_hwcf` for images and filters with channels last, under a name that says the
-host (Zen 5 if it says none, where `native` is AVX-512 code). "Machines and versions" has what goes
-with `--samples` and `--final-rounds`. `mopt-validate simulate` adds the volumes of its plans, on
-any host. A name that ends in `-before` has the same trial, measured earlier. The comparison with
-others is from `make bench-peers` and `mopt-bench suite --configurations a-cold`, and with
-`--operators benchmarks/validation/networks.json` for those of `networks`. The data is in
-[{data}]({data}): every plan, every run, in lines of JSON. `mopt-validate report docs/{data}/*.xz`
-makes this document of it, with the predictions of today's model.
+Each trial is what `mopt-validate measure` writes on a host, with `--isa avx2` for AVX2 code,
+`--operators testset`, `heldout` and `networks` for other operators than Table 1, `--layout
+nhwc_hwcf` for images and filters with channels last. "Machines and versions" has what goes with
+`--samples` and `--final-rounds`. `mopt-validate simulate` adds the volumes of its plans, on any
+host. A name that ends in `-before` has the same trial, measured earlier. The comparison with others
+is from `make bench-peers` and `mopt-bench suite --configurations a-cold`, and with `--operators
+benchmarks/validation/networks.json` for those of `networks`. The data is in [{data}]({data}): every
+plan, every run, in lines of JSON. `make validation-report` makes this document of it, with the
+predictions of today's model.
 """
 
 FIGURES = """\
@@ -41,14 +40,22 @@ trial; what came later is how many of fewer operators may lose more (one of 16),
 fewer than {least_volumes} plans are told, and not judged. Of a worst top-1 loss the standard error
 stands beside it: nearer to the limit than twice that it may be on the other side next time. As the
 fastest plan of all is nearly always one of the five candidates, the four rows on own plans and the
-last row tell of the same differences.
+last row tell of the same differences. What is the slowest memory of a plan is what the model takes
+for it, as it was asked for; "Data volumes" has those of which it is so when they are simulated, of
+which the errors are larger. Of a trial that was measured twice the later one is shown, and "The
+same plans once more" has what both lost.
 
-The model was fitted to the trials of Table 1 on Zen 5 ("Constants" says what else was learnt
-where), and it shows: on other operators and another CPU its choice loses more, as a rule, though
-rank correlations are much the same everywhere. Predictions here are those of today's model, also
-for trials by which it was mended; "Operators" under "Method" has what it lost in sets that were
-untouched then.
+Predictions here are those of today's model, also for trials by which it was mended.
 """
+
+PROTOCOLS = {
+    2: "From before caches were flushed in two steps and final rounds were spread: ballast alone "
+    "was read, and the final rounds of an operator followed each other.",
+    3: "From before ten plans of the sample met in final rounds for their times: the own plan, the "
+    "other candidates and the reference were counted among the ten fastest, so that fewer of "
+    "the sample did. The best sampled plan is the fastest of these.",
+}
+"""What is told of trials, by the number of the first protocol that does not have it."""
 
 ORDERS = """\
 ## What the parts of the model are worth
@@ -145,22 +152,20 @@ COMPARISON = """\
 All of class A of [performance.md](performance.md): images and weights are plain, and weights may
 change from call to call, so that nobody packs them beforehand and all that is packed is timed.
 Means of 50 runs, or of as many as there is time for where they take long, with 95% confidence
-intervals. In the files that are kept here the first run of a round, which is dropped otherwise,
+intervals. In files from before 30 November the first run of a round, which is dropped otherwise,
 counts for whoever has too little time for 50 (most of the others on Y23): that makes them up to 2%
 slower. Intervals take the rounds for independent in which everybody took turns (ten of five runs
 each, or, in files from before 29 November, five of ten), not the runs of a round, which share what
 else the host did then. Ratios are of the rounds that both made, their intervals of the ratios in
 each of these; those of geometric means are of the measuring, not of the choice of operators. All
 rounds of an operator follow each other, within some ten seconds, and a shared host may be another
-one an hour later: so intervals are for the moment of measuring. (Of 64 ratios of one peer to
-another that were measured twice on Zen 5, hours apart, nine differ by more than both intervals
-allow.) The best other is the fastest by its mean whose result is right, so that of two that are
-equally fast it is the one that had more luck. The last rows are geometric means over the operators.
-MLIR's default is so much slower, as a rule, that it is run three times only, in the first three
-rounds; where it is the best other, as on srcnn5, the ratio rests on these. Everybody is called from
-Python as its users call it, oneDNN through a driver in C++; what such a call costs cold is part of
-the time, and tells on layers of 100 us. (oneDNN is that of the package `onednn-cpu-gomp`;
-PyTorch brings a newer one of its own.)
+one an hour later: so intervals are for the moment of measuring. The best other is the fastest by
+its mean whose result is right, so that of two that are equally fast it is the one that had more
+luck. The last rows are geometric means over the operators. MLIR's default is so much slower, as a
+rule, that it is run three times only, in the first three rounds; where it is the best other, the
+ratio rests on these. Everybody is called from Python as its users call it, oneDNN through a driver
+in C++; what such a call costs cold is part of the time, and tells on layers of 100 us. (oneDNN is
+that of the package `onednn-cpu-gomp`; PyTorch brings a newer one of its own.)
 *Best of 5* is `candidates=5`: the own plan and four others, timed once while compiling, with cold
 caches, and the fastest taken; where it is slower than the own plan, it was misled by noise.
 

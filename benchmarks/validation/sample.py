@@ -52,10 +52,11 @@ def sample_plans(problem: Problem, machine: Machine, number: int, seed: int) -> 
     """`number` different plans for one core that fit into the caches of `machine`.
 
     Uniform over the microkernels of the menu, over the classes of loop orders on each level, over
-    whether weights are packed where they need not be, over the places to pack at, and over all
-    tilings that fit: three sizes of each dim, in register
-    tiles, in descending order, drawn anew until all levels fit. The first plans of a longer sample
-    are the shorter sample. There may be fewer where the space is small.
+    whether weights are packed where they need not be, and over the places to pack at. Tilings are
+    three sizes of each dim, in register tiles, each uniform, put into descending order, and drawn
+    anew until all levels fit: so three equal sizes are a sixth as likely as three that differ, and
+    filters are split more often than not. The first plans of a longer sample are the shorter
+    sample. There may be fewer where the space is small.
     """
     generator = np.random.default_rng([seed, *problem.extents.values()])
     plans: dict[str, Plan] = {}

@@ -13,6 +13,7 @@ from benchmarks.comparison import Comparison
 from benchmarks.operators import problem_of
 from benchmarks.results import Record, Results
 from benchmarks.validation import (
+    abstract,
     constants,
     criteria,
     document,
@@ -175,6 +176,25 @@ def test_the_error_of_the_worst_loss_stands_beside_it(tmp_path):
     assert cells["top-1 loss, own plan, against all: worst"] == wanted
 
 
+def test_the_error_of_a_loss_is_what_the_loss_may_be_off_by(tmp_path):
+    trial, _ = trial_of(tmp_path, (0.25, 1.6, 2.0, 4.0, 5.0))
+    (verdict,) = trial.verdicts
+    key = verdict.own.key
+    own = replace(verdict.own, passes=((0.95, 1.0, 1.05) * 4,))
+    verdict = replace(verdict, points={**verdict.points, key: own})
+    best, slower = verdict.best.seconds, own.seconds * (1 + own.uncertainty)
+    off = (1 - best / slower) - verdict.chosen_loss(1)
+    assert verdict.chosen_loss(1) == pytest.approx(0.75)
+    assert verdict.noise == pytest.approx(off, rel=0.05)
+
+
+def test_what_misses_a_limit_does_not_look_like_it(tmp_path):
+    trial, _ = trial_of(tmp_path, (1.0, 1.6, 1.0 / 1.01545, 4.0, 5.0))
+    found = {figure.title: figure for figure in criteria.figures(trial)}
+    figure = found["top-1 loss, own plan, against all: mean"]
+    assert (figure.target, figure.cell) == ("at most 1.5%", "1.52%, **missed**")
+
+
 def test_a_model_that_is_right_reaches_everything(tmp_path):
     flows = [volumes_of(plan, 1.0) for plan in SAMPLED]
     trial, _ = trial_of(tmp_path, (1.1, 1.5, 2.0, 2.5, 3.0), flows)
@@ -192,6 +212,19 @@ def test_volumes_show_errors_and_conflicts(tmp_path):
             volume_tables.volume_rows(trial)}  # fmt: skip
     assert rows["L3"]["sample: median error"] == "50.0%"
     assert rows["L3"]["conflicts: median"] == "2.00"
+
+
+def test_volumes_that_the_model_takes_for_small_are_told_in_short(tmp_path, monkeypatch):
+    """By what is predicted no plan waits for memory then."""
+    flows = [volumes_of(plan, 1.0) for plan in SAMPLED]
+    for flow in flows:
+        for tensor in flow.volumes["associative"]["DRAM"]:
+            flow.volumes["associative"]["DRAM"][tensor] *= 1000
+    trial, _ = trial_of(tmp_path, (1.0,) * 5, flows)
+    assert all(flow.expected.slowest_memory != "DRAM" for flow in trial.flows)
+    monkeypatch.setattr(abstract, "LEAST_VOLUMES", len(SAMPLED))
+    text = " ".join(text_of(trial).split())
+    assert "and of up to 99.9% where it is by what is simulated" in text
 
 
 def test_plans_picked_for_their_slowest_memory_count_where_that_is_looked_at(tmp_path):
@@ -293,13 +326,17 @@ def test_the_document_is_the_same_for_the_same_data(tmp_path):
 
 
 def test_trials_of_an_older_protocol_are_told(tmp_path):
-    older, paths = trial_of(tmp_path, (2.0, 1.6, 0.8, 4.0, 5.0))
-    numbered = {**older.head["must_agree"], "protocol": PROTOCOL}
-    today = replace(older, head={**older.head, "must_agree": numbered})
-    for trial, told in ((older, True), (today, False)):
+    oldest, paths = trial_of(tmp_path, (2.0, 1.6, 0.8, 4.0, 5.0))
+    older, today = (
+        replace(oldest, head={**oldest.head, "must_agree": {**agreed, "protocol": number}})
+        for agreed in (oldest.head["must_agree"],)
+        for number in (2, PROTOCOL)
+    )
+    for trial, flushed, foremost in ((oldest, 1, 1), (older, 0, 1), (today, 0, 0)):
         document.write_document(tmp_path / "docs", [trial], {}, paths)
         text = (tmp_path / "docs/validation.md").read_text()
-        assert ("From before caches were flushed in two steps" in text) == told
+        assert text.count("From before caches were flushed in two steps") == flushed
+        assert text.count("From before ten plans of the sample met in final rounds") == foremost
 
 
 def test_operators_of_which_more_plans_were_timed_are_told(tmp_path):
@@ -456,6 +493,23 @@ def test_the_document_is_made_again_of_the_data_beside_it(tmp_path):
     assert f"### A cold, 1 core, {cpu}, table1\n" in text
     assert "### A cold, 1 core, other, others\n" in text
     assert (second / "validation.md").read_text() == text
+
+
+def test_sections_that_are_given_are_taken_over(tmp_path, capsys):
+    _, paths = trial_of(tmp_path, (2.0, 1.6, 0.8, 4.0, 5.0))
+    notes = [tmp_path / name for name in ("b.md", "a.md")]
+    notes[0].write_text("## Why\n\nBecause {of} 100%.\n")
+    notes[1].write_text("## When\n")
+    files = [*map(str, paths), *map(str, notes)]
+    assert main(["report", *files, "--output", str(tmp_path / "docs")]) == 0
+    text = (tmp_path / "docs/validation.md").read_text()
+    assert "## Why\n\nBecause {of} 100%.\n\n## When\n" in text
+    assert "What the model leaves out" not in text
+    (tmp_path / "docs/validation.md").unlink()
+    missing = tmp_path / "missing.md"
+    assert main(["report", *files, str(missing), "--output", str(tmp_path / "docs")]) == 1
+    assert f"{missing}: error: cannot read it: No such file" in capsys.readouterr().err
+    assert not (tmp_path / "docs/validation.md").exists()
 
 
 def test_comparisons_on_two_machines_have_a_plot_each(tmp_path):
