@@ -10,7 +10,6 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,7 +38,8 @@ def _pin(cpu: int) -> None:
 
 class CacheFlush:
     """Call it to evict everything from the caches of `cpus`, private ones included; `cache_bytes`
-    are those of the largest. It is a context manager, which ends its threads.
+    are those of the largest. It is a context manager, which ends its threads; the memory that
+    it reads (`memory_of`) is there as long as the object.
 
     The CPUs of each group read ballast; reading leaves no dirty lines behind whose write-back would
     fall into the timed run. Then each reads a little that fits a few times over. The last cache of
@@ -94,10 +94,14 @@ def ballast_bytes(cache_bytes: int, cpus: int = 1) -> int:
     return max(min(_FLUSH_FACTOR * cache_bytes, most), cache_bytes)
 
 
+def memory_of(cpus: FlushedCpus, cache_bytes: int) -> int:
+    """What a `CacheFlush` takes of memory, at most: the ballast, and what stays in the cache."""
+    return ballast_bytes(cache_bytes, max(map(len, cpus.groups))) + cache_bytes // 2
+
+
 _Blocks = list[NDArray[np.int64]]
 
 
-@lru_cache(maxsize=1)  # it is large, and a process flushes the same caches over and over
 def _blocks(groups: tuple[int, ...], cache_bytes: int) -> tuple[_Blocks, _Blocks]:
     """What each CPU reads, of groups of so many: its part of the ballast, and a little that stays
     in the last cache beside that of the others. Groups read the same memory: each has to read all

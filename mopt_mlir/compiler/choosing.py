@@ -24,7 +24,7 @@ from mopt_mlir.linalg.constants import constant_value
 from mopt_mlir.linalg.extract import Convolution
 from mopt_mlir.linalg.isolation import ENTRY, isolate
 from mopt_mlir.machine.facts import observe
-from mopt_mlir.machine.flushing import flush_caches
+from mopt_mlir.machine.flushing import host_flush
 from mopt_mlir.normal_form import normalised
 from mopt_mlir.pipeline.source import Source, parse
 from mopt_mlir.plan import TIME_LIMIT, Plan
@@ -158,12 +158,14 @@ def _times_when_cold(runs: Sequence[Callable[[], Any]]) -> Times:
         if cpus is not None:
             os.sched_setaffinity(0, cpus)
 
-    def prepare() -> None:
-        unbind()
-        flush_caches()
-
     try:
-        return time_in_turns(runs, prepare)
+        with host_flush() as flush:
+
+            def prepare() -> None:
+                unbind()
+                flush()
+
+            return time_in_turns(runs, prepare)
     finally:
         unbind()
 

@@ -1,4 +1,4 @@
-"""Flushing the caches of this host before a cold run."""
+"""Flushing the caches of this host before cold runs."""
 
 from __future__ import annotations
 
@@ -7,16 +7,19 @@ from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
 
-from mopt_mlir.cache_flush import CacheFlush, FlushedCpus
+from mopt_mlir.cache_flush import CacheFlush, FlushedCpus, memory_of
 from mopt_mlir.machine.facts import HostFacts, observe
 from mopt_mlir.machine.registry import host
 
 
-def flush_caches() -> None:
-    """Flush the caches of all cores, see `CacheFlush`."""
-    facts = observe()
-    with CacheFlush(flushed(facts, facts.places), _largest_cache(), _pin) as flush:
-        flush()
+def host_flush() -> CacheFlush:
+    """What flushes the caches of all cores: to be kept while cold runs are measured, no longer."""
+    return CacheFlush(_all_cpus(), _largest_cache(), _pin)
+
+
+def flush_bytes() -> int:
+    """What a `host_flush` takes of memory."""
+    return memory_of(_all_cpus(), _largest_cache())
 
 
 def flushed(facts: HostFacts, cpus: Sequence[int]) -> FlushedCpus:
@@ -24,6 +27,11 @@ def flushed(facts: HostFacts, cpus: Sequence[int]) -> FlushedCpus:
     time than it has time for: all of them would use it up at once, and what follows would wait."""
     at_once = len(cpus) if facts.quota is None else facts.cores
     return FlushedCpus(facts.by_last_cache(cpus), at_once)
+
+
+def _all_cpus() -> FlushedCpus:
+    facts = observe()
+    return flushed(facts, facts.places)
 
 
 @cache

@@ -19,7 +19,7 @@ from mopt_mlir.compiler.trial import time_call
 from mopt_mlir.diagnostics import UserError, describe, emit
 from mopt_mlir.func_ops import functions_of, is_public, name_of
 from mopt_mlir.lowering.entries import Entry, Parameter
-from mopt_mlir.machine.flushing import flush_caches
+from mopt_mlir.machine.flushing import flush_bytes, host_flush
 from mopt_mlir.measuring.memory import check_memory
 from mopt_mlir.measuring.peak import measure_peak
 from mopt_mlir.pipeline.loading import errors_raised, keep_only, load_module
@@ -142,7 +142,7 @@ def measure(
     arguments = random_arguments(signature, run.seed)
     element = _peak_element(signature.parameters)
     before = measure_peak(element, threads, cpu)
-    seconds = time_runs(function.bind(*arguments), run.repeat, flush_caches if run.cold else None)
+    seconds = _seconds(function.bind(*arguments), run)
     after = measure_peak(element, threads, cpu)  # the clock drifts, and other processes disturb
     return Measurement(
         entry=signature.name,
@@ -153,6 +153,13 @@ def measure(
         peak=max(before, after),
         accuracy=accuracy,
     )
+
+
+def _seconds(call: Callable[[], Any], run: RunOptions) -> tuple[float, ...]:
+    if not run.cold:
+        return time_runs(call, run.repeat)
+    with host_flush() as flush:
+        return time_runs(call, run.repeat, flush)
 
 
 def time_runs(
@@ -179,10 +186,13 @@ def _ambiguous(names: Sequence[str]) -> str:
 
 
 def _check_memory(entry: Entry, run: RunOptions) -> None:
-    """Raise UserError where a function's buffers are more than there is room for."""
+    """Raise UserError where a function's buffers, and what flushes caches, are more than there is
+    room for."""
     needed = sum(bytes_of(parameter) for parameter in entry.parameters)
     if run.check:
         needed *= 1 + _REFERENCE_FACTOR
+    if run.cold:
+        needed += flush_bytes()
     check_memory(needed, f"'{entry.name}'", "run a smaller function, or on a machine with more")
 
 

@@ -606,7 +606,7 @@ def test_cores_that_share_an_l2_have_a_part_of_it_each() -> None:
 def test_many_cores_flush_caches_with_the_same_memory() -> None:
     """Each with a part of it, which together are all of it."""
     for cores in (1, 2, 8, 64):
-        much, little = cache_flush._blocks.__wrapped__((cores,), 32 << 20)
+        much, little = cache_flush._blocks((cores,), 32 << 20)
         whole = much[0].base
         assert whole.nbytes == 4 * 32 << 20
         starts = [part.ctypes.data - whole.ctypes.data for part in much]
@@ -617,10 +617,18 @@ def test_many_cores_flush_caches_with_the_same_memory() -> None:
 
 def test_of_one_last_cache_two_cores_read_a_half_each() -> None:
     """And then keep an eighth of the cache each, a different one."""
-    (first, second), kept = cache_flush._blocks.__wrapped__((2,), 32 << 20)
+    (first, second), kept = cache_flush._blocks((2,), 32 << 20)
     assert [part.nbytes for part in (first, second, *kept)] == [64 << 20] * 2 + [4 << 20] * 2
     assert second.ctypes.data - first.ctypes.data == 64 << 20
     assert abs(kept[1].ctypes.data - kept[0].ctypes.data) >= 4 << 20
+
+
+@pytest.mark.parametrize("groups", [[1], [2], [8, 8], [4, 64]])
+def test_what_flushes_takes_no_more_memory_than_is_said(groups: list[int]) -> None:
+    cpus = cache_flush.FlushedCpus([range(size) for size in groups], sum(groups))
+    blocks = cache_flush._blocks(tuple(groups), 8 << 20)
+    taken = sum(parts[0].base.nbytes for parts in blocks)
+    assert taken <= cache_flush.memory_of(cpus, 8 << 20) <= 1.2 * taken
 
 
 Range = tuple[int, int]
@@ -644,7 +652,6 @@ def read_by(
     monkeypatch.setattr(np, "max", note)
     with CacheFlush(cpus, cache_bytes, pin) as flush:
         flush()
-    cache_flush._blocks.cache_clear()
     return read
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import mmap
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -12,9 +13,12 @@ import pytest
 from plain_convolution import Array, close, convolve
 
 import mopt_mlir
+from mopt_mlir.compiler.choosing import _times_when_cold
 from mopt_mlir.lowering.function import Function
 from mopt_mlir.lowering.native import compile_text
 from mopt_mlir.lowering.target import of_cpu
+from mopt_mlir.machine import host
+from mopt_mlir.measuring.running import RunOptions, _seconds
 
 STATISTICS = Path("/proc/self/statm")
 needs_statistics = pytest.mark.skipif(not STATISTICS.exists(), reason="needs /proc")
@@ -109,3 +113,19 @@ def test_compiling_again_and_again_keeps_nothing() -> None:
     before = resident()
     compile_often(200)
     assert resident() - before < 200 * 10 * 1024
+
+
+COLD: dict[str, Callable[[Callable[[], None]], object]] = {
+    "candidates": lambda run: _times_when_cold([run]),
+    "mopt-run --cold": lambda run: _seconds(run, RunOptions(cold=True)),
+}
+
+
+@needs_statistics
+@pytest.mark.parametrize("measure", COLD.values(), ids=COLD)
+def test_what_flushes_caches_is_given_back(
+    measure: Callable[[Callable[[], None]], object],
+) -> None:
+    during: list[int] = []
+    measure(lambda: during.append(resident()))
+    assert min(during) - resident() > max(cache.size for cache in host().caches)

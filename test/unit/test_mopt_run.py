@@ -20,7 +20,7 @@ from mopt_mlir.lowering.native import compile_module
 from mopt_mlir.lowering.target import of_cpu
 from mopt_mlir.machine import host
 from mopt_mlir.machine.facts import observe
-from mopt_mlir.machine.flushing import flush_caches
+from mopt_mlir.machine.flushing import host_flush
 from mopt_mlir.measuring import kernels, peak, running
 from mopt_mlir.measuring.peak import measure_peak
 from mopt_mlir.measuring.running import time_runs
@@ -481,7 +481,8 @@ def test_flushing_reads_on_every_core(monkeypatch):
     places = []
     monkeypatch.setattr(np, "max", lambda _: places.append(frozenset(os.sched_getaffinity(0))))
     before = os.sched_getaffinity(0)
-    flush_caches()
+    with host_flush() as flush:
+        flush()
     assert os.sched_getaffinity(0) == before
     assert all(len(place) == 1 for place in places)
     seen = observe()
@@ -491,7 +492,8 @@ def test_flushing_reads_on_every_core(monkeypatch):
 def test_flushing_reads_more_than_the_caches_hold(monkeypatch):
     read = []
     monkeypatch.setattr(np, "max", lambda part: read.append(part.nbytes))
-    flush_caches()
+    with host_flush() as flush:
+        flush()
     shared = [cache.size for cache in host().caches if cache.shared]
     private = [cache.size for cache in host().caches if not cache.shared]
     cores = len(observe().places)
@@ -502,6 +504,15 @@ def test_flushing_reads_more_than_the_caches_hold(monkeypatch):
     # then what fits, several times over, for a last cache that learns what to keep
     assert len(kept) >= 4 * cores
     assert sum(kept[:cores]) < max(cache.size for cache in host().caches)
+
+
+def test_what_flushes_caches_counts_as_memory_that_is_needed(run, monkeypatch):
+    needed = []
+    monkeypatch.setattr(running, "check_memory", lambda size, *_: needed.append(size))
+    for options in ([], ["--cold"]):
+        assert run("matmul.mlir", "--repeat", "1", *options)[0] == 0
+    warm, cold = needed
+    assert cold - warm > max(cache.size for cache in host().caches)
 
 
 def test_the_peak_needs_fma():
