@@ -177,6 +177,11 @@ def _check(settings: Settings) -> None:
         raise UserError(f"verify-diagnostics='{settings.verify_diagnostics}': only {way_out}")
     if settings.split_input_file and settings.emit_bytecode:
         raise UserError("--emit-bytecode writes one module; it excludes --split-input-file")
+    if settings.mlir_print_ir_tree_dir and not settings.prints_ir:
+        raise UserError(
+            "--mlir-print-ir-tree-dir says where IR goes, but nothing prints any; "
+            "add --mlir-print-ir-after-all or the like"
+        )
 
 
 def _make_context(settings: Settings) -> Any:

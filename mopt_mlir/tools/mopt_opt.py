@@ -100,8 +100,10 @@ def _parse(argv: Sequence[str]) -> Command:
             name, equals, value = word.lstrip("-").partition("=")
             name = _SHORT.get(name, name)
             if name in known:
-                text = value if equals else _next_if_needed(known[name], words)
-                values[known[name].field] = known[name].parse(text)
+                flag = known[name]
+                if flag.field in values:
+                    raise UserError(f"option '{name}' is given twice")
+                values[flag.field] = flag.parse(value if equals else _next_if_needed(flag, words))
             else:
                 steps.append(make_step(name, value, word.partition("=")[0]))
     if len(inputs) > 1:

@@ -75,9 +75,7 @@ def test_flags_may_stand_anywhere(run):
 
 
 def test_a_flag_can_be_turned_off(run):
-    assert run("--mlir-print-op-generic", "--mlir-print-op-generic=0", "good.mlir") == run(
-        "good.mlir"
-    )
+    assert run("--mlir-print-op-generic=0", "good.mlir") == run("good.mlir")
 
 
 @pytest.mark.parametrize("name", [[], ["-"], ["--", "-"]])
@@ -175,6 +173,13 @@ def test_an_output_keeps_its_permissions_and_its_links(run, tmp_path):
         (["--verify-diagnostics=some"], "mopt-opt: error: verify-diagnostics='some': only 'all'"),
         (["--verify-diagnostics=some", "--pass-pipeline=any(cse)"], "mopt-opt: error: verify-diag"),
         (["--emit-bytecode", "--split-input-file"], "--emit-bytecode writes one module"),
+        (["--mlir-print-ir-tree-dir=ir"], "mopt-opt: error: --mlir-print-ir-tree-dir says where"),
+        (["good.mlir", "-o", "a", "-o=b"], "mopt-opt: error: option 'o' is given twice"),
+        (["--verify-each", "-verify-each=0"], "error: option 'verify-each' is given twice"),
+        (
+            ["--pass-pipeline=any(cse)", "--pass-pipeline", "any(canonicalize)"],
+            "mopt-opt: error: option 'pass-pipeline' is given twice",
+        ),
         (["--pass-pipeline="], "--pass-pipeline is empty"),
         (["--cse", "--pass-pipeline=any(cse)"], "--pass-pipeline exclude each other: --cse"),
         (
