@@ -38,6 +38,7 @@ NOTES = f"""\
 {CLASSES_NOTE}{BOTTLENECK_NOTE}\
 solve: what finding the plan took; next to nothing if it was found before and kept on disk
 {GAP_NOTE}\
+GFLOP/s: of the median run, with warm caches
 of peak: relative to cores that do nothing but FMAs, as measured on this host beside each operator
 error: the largest one, relative to the largest value, against a float64 reference"""
 

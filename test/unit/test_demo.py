@@ -47,6 +47,7 @@ def test_table_has_a_line_per_function(source: str, capsys: pytest.CaptureFixtur
     assert "generic-avx2,cores=1 (x86-64-v3), run on 1 core" in title
     for column in ("classes", "bottleneck", "solve", "gap", "compile", "of peak", "error"):
         assert column in printed
+    assert "\nGFLOP/s: of the median run, with warm caches\n" in printed
     (small,) = [line.split() for line in lines if line.startswith(" small ")]
     (doubled,) = [line for line in lines if line.startswith(" doubled ")]
     gflops, share, error = small[-3:]
