@@ -71,12 +71,12 @@ class Measurement:
     @property
     def gflops(self) -> float | None:
         """GFLOP/s of the median run."""
-        return self.flops / self.time * 1e-9 if self.flops else None
+        return None if self.flops is None else self.flops / self.time * 1e-9
 
     @property
     def share_of_peak(self) -> float | None:
         """GFLOP/s relative to the measured FMA peak."""
-        return self.gflops / self.peak if self.gflops else None
+        return None if self.gflops is None else self.gflops / self.peak
 
 
 @dataclass(frozen=True)

@@ -218,8 +218,8 @@ def _cells(result: Result) -> tuple[str | Text, ...]:
         f"{result.solve_seconds:.2f} s" if result.plans else "",
         "\n".join(f"{prediction.gap:.2%}" for prediction in predictions),
         f"{result.compile_seconds:.2f} s",
-        "" if measured.gflops is None else f"{measured.gflops:.1f}",
-        "" if measured.share_of_peak is None else f"{measured.share_of_peak:.0%}",
+        f"{measured.gflops:.1f}" if measured.gflops else "",
+        f"{measured.share_of_peak:.0%}" if measured.share_of_peak else "",
         error if result.is_right else Text(f"{error} WRONG", "bold red"),
     )
 

@@ -77,7 +77,7 @@ def _text(measured: Measurement) -> str:
     caches = "cold" if measured.cold else "warm"
     threads = counted(measured.threads, "thread")
     line = f"{measured.entry}: {units.seconds(measured.time)}"
-    if measured.gflops is not None and measured.share_of_peak is not None:
+    if measured.gflops and measured.share_of_peak:  # there is no speed to tell where both are 0
         line += f", {measured.gflops:.1f} GFLOP/s, {measured.share_of_peak:.1%} of peak"
         line += f" ({measured.peak:.0f} GFLOP/s)"
     lines = [f"{line}; median of {len(measured.seconds)}, {caches}, {threads}"]

@@ -185,6 +185,15 @@ def test_what_depends_on_arguments_has_no_gflops(run):
     assert "GFLOP/s" not in text
 
 
+def test_what_has_no_floating_point_has_none_per_second(run):
+    code, text, _ = run("all.mlir", "--entry", "conv", "--format", "json")
+    data = json.loads(text)
+    assert code == 0
+    assert [data[key] for key in ("flops", "gflops", "share_of_peak")] == [0, 0, 0]
+    _, text, _ = run("all.mlir", "--entry", "conv")
+    assert "GFLOP/s" not in text
+
+
 def test_the_plan_is_for_the_cpu(capfd, run):
     code = main(["matmul.mlir", "--cpu", "haswell"])
     assert (code, "vectors of" in capfd.readouterr().err) == (0, False)
