@@ -32,7 +32,6 @@ from .workloads import Workload
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
 
 _WIDTH = 160  # columns where the output is no terminal whose width could be asked for
 
@@ -58,7 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
         Protocol(arguments.protocol), arguments.cold, arguments.threads, arguments.isa
     )
     comparison = _measure(arguments, configuration, arguments.json, arguments.resume)
-    _print(comparison_table(comparison))
+    print_tables(comparison_table(comparison))
     return _verdict([comparison])
 
 
@@ -70,7 +69,7 @@ def suite(arguments: argparse.Namespace) -> int:
         _measure(arguments, configuration, arguments.directory / f"{configuration.slug}.json", True)
         for configuration in chosen
     ]
-    _print(summary_table(comparisons))
+    print_tables(summary_table(comparisons))
     return _verdict(comparisons)
 
 
@@ -179,10 +178,6 @@ def console() -> Console:
     return Console(stderr=True, width=width, markup=False, emoji=False)
 
 
-def _print(*tables: Table) -> None:
-    print_tables(*tables, width=_WIDTH)
-
-
 def _verdict(comparisons: Sequence[Comparison]) -> int:
     """0. Raises UserError if ours was wrong or failed."""
     results = [comparison.results for comparison in comparisons]
@@ -206,18 +201,18 @@ def scale(arguments: argparse.Namespace) -> int:
             arguments.repeat,
             progress,
         )
-    _print(*scale_tables(scale))
+    print_tables(*scale_tables(scale))
     return 0
 
 
 def report(arguments: argparse.Namespace) -> int:
     """Print the tables of files of results, and write the document."""
     comparisons, scales = _read(arguments.files)
-    _print(*map(comparison_table, comparisons))
+    print_tables(*map(comparison_table, comparisons))
     if comparisons:
-        _print(summary_table(comparisons))
+        print_tables(summary_table(comparisons))
     for scale in scales:
-        _print(*scale_tables(scale))
+        print_tables(*scale_tables(scale))
     if not arguments.tables_only:
         from .document import write_document
 
@@ -257,5 +252,5 @@ def peers(arguments: argparse.Namespace) -> int:
             reason = crew.unavailable.get(name)
             version = f"not available: {reason}" if reason else crew.versions[name]
             table.add_row(name, version, entry.setup)
-    _print(table)
+    print_tables(table)
     return 0

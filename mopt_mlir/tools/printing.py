@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.table import Table
 
-WIDTH = 110  # columns where the output is no terminal whose width could be asked for
+_UNBOUNDED = 1 << 16  # columns: more than any table has
 
 CLASSES_NOTE = """\
 classes: at L3, L2 and L1, the innermost loop over tiles that moves the input and those inside it,
@@ -25,8 +25,9 @@ gap: by how much another of the solver's plans could at most be better in the mo
 """What columns mean that several tables of plans have, for the notes below them."""
 
 
-def print_tables(*parts: Table | str, width: int = WIDTH) -> None:
-    """Print `parts` as wide as the terminal, or with `width` columns where there is none.
+def print_tables(*parts: Table | str) -> None:
+    """Print `parts`, tables no wider than the terminal, or as wide as their contents where there is
+    none.
 
     Brackets and colons in them are no markup, as users' names have some. Raises UserError if
     standard output cannot be written.
@@ -40,7 +41,7 @@ def print_tables(*parts: Table | str, width: int = WIDTH) -> None:
     text = StringIO()
     console = Console(
         file=text,
-        width=None if terminal else width,
+        width=None if terminal else _UNBOUNDED,
         force_terminal=terminal or None,
         markup=False,
         emoji=False,

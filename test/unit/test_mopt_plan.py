@@ -80,6 +80,15 @@ def test_brackets_and_colons_in_names_are_no_markup(run: Run, tmp_path: Path) ->
     assert [name for name in names if f"\n {name} " in text] == list(names)
 
 
+def test_a_long_name_leaves_room_for_the_figures(run: Run) -> None:
+    name = "x" * 150
+    Path("long.json").write_text(json.dumps({**LIST, "operators": [[name, 16, 6, 14, 8, 3, 3]]}))
+    code, text, errors = run("long.json")
+    assert (code, errors) == (0, "")
+    (line,) = (line for line in text.splitlines() if name in line)
+    assert re.search(r" \d+(\.\d+)? [nu]s +\d\.\d\d% +\d\.\d\d s *$", line)
+
+
 @pytest.mark.parametrize("jobs", ["1", "2"])
 @pytest.mark.parametrize("where", ["2>&-", "2>/dev/full"])
 def test_nobody_need_read_what_is_said(run: Run, jobs: str, where: str) -> None:
