@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from textwrap import wrap
 
 from mopt_mlir.explain.explanation import Explanation
-from mopt_mlir.explain.report import Report, Section, Table, report
+from mopt_mlir.explain.report import Report, Section, report
+from mopt_mlir.wording import columns
 
 WIDTH = 100
 """Columns of sentences; tables and listings are as wide as they have to be."""
@@ -38,16 +39,6 @@ def _section(section: Section) -> Iterator[str]:
         yield ""
     yield from (_INDENT + line for line in section.listing)
     if section.table is not None:
-        yield from (_INDENT + line for line in _table(section.table))
-
-
-def _table(table: Table) -> Iterator[str]:
-    """Columns as wide as their cells, text to the left and figures to the right."""
-    rows = (table.header, *table.rows)
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        cells = [
-            cell.ljust(width) if position in table.text else cell.rjust(width)
-            for position, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        yield _INDENT.join(cells).rstrip()
+        header, text = section.table.header, section.table.text
+        figures = set(range(len(header))) - set(text)
+        yield from (_INDENT + line for line in columns((header, *section.table.rows), figures))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from typing import Any
 
 from mopt_mlir.machine.calibration import Calibration
@@ -11,7 +10,7 @@ from mopt_mlir.machine.provenance import DERIVED, Described, Value
 from mopt_mlir.machine.quantities import QUANTITIES
 from mopt_mlir.machine.ranges import RANGES
 from mopt_mlir.problem import ElementType
-from mopt_mlir.wording import counted
+from mopt_mlir.wording import columns, counted
 
 _RATIOS = ("capacity_factor", "pixel_room")
 
@@ -33,7 +32,7 @@ def text_of(described: Described) -> str:
     for element in ElementType:
         peak = f"{described.machine.peak(element):g}"
         rows.append((f"peak {element.value}", peak, "GFLOP/s", "derived: one core doing only FMAs"))
-    return "\n".join([f"machine {described.machine.name}", *_table(rows)])
+    return "\n".join([f"machine {described.machine.name}", *columns(rows, figures=(1,))])
 
 
 def json_of(described: Described) -> str:
@@ -77,24 +76,13 @@ def table_of(calibration: Calibration) -> str:
         (q.name, *(f"{calibration.figures[q.name][n]:.1f}" for n in counts), q.unit)
         for q in QUANTITIES
     ]
-    return "\n".join([str(calibration.identity), *_table([head, *rows], right=len(counts))])
+    figures = range(1, len(counts) + 1)
+    return "\n".join([str(calibration.identity), *columns([head, *rows], figures)])
 
 
 def unit_of(key: str) -> str:
     """The unit of a field; empty for a name, a count or a ratio."""
     return UNITS.get(key.rpartition(".")[2], "")
-
-
-def _table(rows: Sequence[tuple[str, ...]], right: int = 1) -> list[str]:
-    """Lines of columns; `right` of them, after the first, are flush right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join(
-            cell.rjust(width) if 0 < at <= right else cell.ljust(width)
-            for at, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]
 
 
 def _text(value: Value) -> str:
