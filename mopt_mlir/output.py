@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from os import PathLike, fspath
 from pathlib import Path
+from stat import S_IMODE
 from tempfile import TemporaryDirectory
 from uuid import uuid4
 
@@ -69,12 +69,35 @@ def write_output(path: str | PathLike[str], data: bytes) -> None:
             with open(name, "wb") as device:
                 device.write(data)
         else:
-            _replace(os.path.realpath(name), data)
+            real = os.path.realpath(name)
+            beside = os.path.join(os.path.dirname(real), f".mopt-{uuid4().hex}.tmp")
+            mode = S_IMODE(os.stat(real).st_mode) if os.path.exists(real) else None
+            replace_file(real, data, beside, mode)
     except BrokenPipeError:
         raise UserError("the reader closed the pipe before it had all of the output") from None
     except OSError as error:
         file = "<stdout>" if name == "-" else name
         raise UserError(f"cannot write it: {error.strerror}", file) from None
+
+
+def replace_file(
+    path: str | PathLike[str], data: bytes, temporary: str | PathLike[str], mode: int | None = None
+) -> None:
+    """Put `data` into the file `path` at one stroke, by way of a new file `temporary` in the same
+    directory, which is gone in any case. `mode` are the permissions, by default a new file's.
+
+    Raises OSError, and leaves `path` as it was, if that is not possible.
+    """
+    try:
+        with open(temporary, "xb") as file:
+            if mode is not None:
+                os.chmod(temporary, mode)  # first: nobody else may read what was private
+            file.write(data)
+        os.replace(temporary, path)
+    except BaseException:
+        with suppress(FileNotFoundError):
+            os.unlink(temporary)
+        raise
 
 
 @contextmanager
@@ -95,20 +118,6 @@ def temporary_file(name: str, data: bytes) -> Iterator[Path]:
 
 def _is_device(name: str) -> bool:
     return os.path.exists(name) and not os.path.isfile(name)
-
-
-def _replace(name: str, data: bytes) -> None:
-    temporary = os.path.join(os.path.dirname(name), f".mopt-{uuid4().hex}.tmp")
-    try:
-        with open(temporary, "xb") as file:
-            if os.path.exists(name):
-                shutil.copymode(name, temporary)  # first: nobody else may read what was private
-            file.write(data)
-        os.replace(temporary, name)
-    except BaseException:
-        with suppress(FileNotFoundError):
-            os.unlink(temporary)
-        raise
 
 
 def _write_stdout(data: bytes) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import sys
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from mopt_mlir.diagnostics import (
     current_sink,
     emit,
     sink,
+    to_stderr,
 )
 from mopt_mlir.pipeline.options import option
 from mopt_mlir.pipeline.source import SPLIT_MARKER, Source, parse
@@ -162,11 +162,7 @@ def printer(source: Source) -> Sink:
     lines = source.lines
 
     def show(diagnostic: Diagnostic) -> None:
-        if sys.stderr is None:
-            return
-        with suppress(OSError):  # nobody reads stderr; that must not end the run
-            print(diagnostic, file=sys.stderr)
-            print(_excerpt(diagnostic, source, lines), end="", file=sys.stderr, flush=True)
+        to_stderr(f"{diagnostic}{_excerpt(diagnostic, source, lines)}")
 
     return show
 
@@ -240,7 +236,7 @@ def _limit(value: int) -> int | None:
 
 
 def _excerpt(diagnostic: Diagnostic, source: Source, lines: list[str]) -> str:
-    """The line that `diagnostic` speaks of and a caret below its column, or nothing."""
+    """Below `diagnostic`, the line that it speaks of and a caret under its column; or nothing."""
     position = diagnostic.location.removeprefix(f"{source.name}:")
     line, _, column = position.partition(":")
     if not (line.isdecimal() and column.isdecimal()):
@@ -249,4 +245,4 @@ def _excerpt(diagnostic: Diagnostic, source: Source, lines: list[str]) -> str:
     if before < 0 or not 0 <= index < len(lines) or len(lines[index]) > _LONGEST_EXCERPT:
         return ""
     indent = "".join("\t" if c == "\t" else " " for c in lines[index][:before])
-    return f"{lines[index]}\n{indent}^\n"
+    return f"\n{lines[index]}\n{indent}^"

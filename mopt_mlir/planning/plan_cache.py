@@ -23,6 +23,7 @@ from time import time
 from mopt_mlir.cache_directory import ENVIRONMENT, cache_directory
 from mopt_mlir.diagnostics import emit
 from mopt_mlir.machine.machine import Machine
+from mopt_mlir.output import replace_file
 from mopt_mlir.plan import Plan
 from mopt_mlir.problem import Problem
 
@@ -120,7 +121,9 @@ class PlanCache:
             return
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            _replace(path, _encode(key, plan))
+            # a name that `_ENTRY` knows again, of this write alone
+            writing = f"{path.name}.{os.getpid():x}-{os.urandom(8).hex()}.tmp"
+            replace_file(path, _encode(key, plan), path.with_name(writing))
             _tidy(path.parent)
         except OSError as error:
             if error.errno not in _NOT_OURS:
@@ -180,18 +183,6 @@ def _decode(key: str, data: bytes) -> Plan:
 def _checksum(key: str, payload: bytes) -> bytes:
     # of the key as well, so that an entry under another's name is as bad as a damaged one
     return sha256(key.encode() + payload).hexdigest().encode()
-
-
-def _replace(path: Path, data: bytes) -> None:
-    """Put `data` into `path` at one stroke; leaves nothing behind if that fails."""
-    temporary = path.with_name(f"{path.name}.{os.getpid():x}-{os.urandom(8).hex()}.tmp")
-    try:
-        with temporary.open("xb") as file:
-            file.write(data)
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
 
 
 def _tidy(shelf: Path) -> None:

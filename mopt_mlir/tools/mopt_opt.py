@@ -147,7 +147,7 @@ def _pipeline_driver(flags: Flags) -> Driver:
 
 def _input(path: str) -> Source:
     if path == "-" and sys.stdin and sys.stdin.isatty():
-        print("mopt-opt: reading standard input; end it with ctrl-d", file=sys.stderr)
+        to_stderr("mopt-opt: reading standard input; end it with ctrl-d")
     return read(path)
 
 

@@ -83,6 +83,24 @@ def test_standard_input_is_the_default(run, name):
     assert run(*name, stdin=GOOD.encode()) == run("good.mlir")
 
 
+def test_a_terminal_is_told_what_to_do_and_stderr_need_not_take_it(monkeypatch, capfd):
+    class Terminal(io.TextIOWrapper):
+        def isatty(self):
+            return True
+
+    class Full(io.StringIO):
+        def write(self, text):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    for stderr, told in ((sys.stderr, "mopt-opt: reading standard input"), (Full(), "")):
+        monkeypatch.setattr(sys, "stdin", Terminal(io.BytesIO(GOOD.encode())))
+        monkeypatch.setattr(sys, "stderr", stderr)
+        assert main(["-"]) == 0
+        out, err = capfd.readouterr()
+        assert "arith.constant 1" in out
+        assert err.startswith(told)
+
+
 def test_bytecode_with_aligned_constants_is_read(run, tmp_path):
     """Which MLIR refuses unless it begins at a multiple of their alignment."""
     (tmp_path / "constant.mlir").write_text("""

@@ -283,7 +283,7 @@ def test_a_disk_that_fails_is_told_once(
     monkeypatch: pytest.MonkeyPatch,
     error: int,
 ) -> None:
-    monkeypatch.setattr(Path, "replace", fails(error))
+    monkeypatch.setattr(os, "replace", fails(error))
     cache.put(KEY, plan)
     cache.put(KEY, plan)
     assert [one.message.partition(";")[0] for one in told] == [
@@ -339,7 +339,7 @@ def test_a_killed_writer_leaves_no_entry_and_its_remains_are_removed_later(
         from test_plan_cache import KEY, MACHINE, PROBLEM
         from mopt_mlir.solver import solve
         from mopt_mlir.planning.plan_cache import PlanCache
-        Path.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+        os.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
         PlanCache(Path(sys.argv[1])).put(KEY, solve(PROBLEM, MACHINE))
     """
     writer = python(program, tmp_path / "plans", Path(__file__).parent)
