@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -10,6 +11,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from stat import S_IMODE
 from tempfile import TemporaryDirectory
+from threading import current_thread, main_thread
 from uuid import uuid4
 
 from mopt_mlir.diagnostics import UserError
@@ -88,16 +90,17 @@ def replace_file(
 
     Raises OSError, and leaves `path` as it was, if that is not possible.
     """
-    try:
-        with open(temporary, "xb") as file:
-            if mode is not None:
-                os.chmod(temporary, mode)  # first: nobody else may read what was private
-            file.write(data)
-        os.replace(temporary, path)
-    except BaseException:
-        with suppress(FileNotFoundError):
-            os.unlink(temporary)
-        raise
+    with _tidied_up():
+        try:
+            with open(temporary, "xb") as file:
+                if mode is not None:
+                    os.chmod(temporary, mode)  # first: nobody else may read what was private
+                file.write(data)
+            os.replace(temporary, path)
+        except BaseException:
+            with suppress(FileNotFoundError):
+                os.unlink(temporary)
+            raise
 
 
 @contextmanager
@@ -106,7 +109,7 @@ def temporary_file(name: str, data: bytes) -> Iterator[Path]:
 
     Raises UserError if there is no room for it.
     """
-    with ExitStack() as stack:
+    with _tidied_up(), ExitStack() as stack:
         try:
             path = Path(stack.enter_context(TemporaryDirectory(prefix="mopt-")), name)
             path.write_bytes(data)
@@ -114,6 +117,30 @@ def temporary_file(name: str, data: bytes) -> Iterator[Path]:
             why = f"cannot write a temporary file: {error.strerror}"
             raise UserError(f"{why}; set TMPDIR to a directory that has room") from None
         yield path
+
+
+@contextmanager
+def _tidied_up() -> Iterator[None]:
+    """Inside, SIGTERM is an exception first, as an interrupt is: temporary files are removed before
+    the process ends of it."""
+    is_main = current_thread() is main_thread()  # no other one can say what a signal does
+    if not is_main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+    told_to_end = False
+
+    def leave(*_: object) -> None:
+        nonlocal told_to_end
+        told_to_end = True
+        raise KeyboardInterrupt  # whatever runs inside knows that one
+
+    signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        if told_to_end:
+            os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _is_device(name: str) -> bool:

@@ -14,8 +14,6 @@ from mopt_mlir.wording import guess
 if TYPE_CHECKING:
     from mopt_mlir.compiler.options import CompileOptions
 
-_INTERRUPTED = 130  # 128 + SIGINT, as a shell reports it
-
 
 class Parser(argparse.ArgumentParser):
     """An argument parser that raises UserError instead of exiting, and takes whole names only: what
@@ -69,12 +67,13 @@ def run_tool(
     parser: Parser, tool: Callable[[argparse.Namespace], int], argv: Sequence[str] | None
 ) -> int:
     """Run `tool` on the parsed `argv`, by default the process's own: its exit code, or 1 after a
-    message on stderr."""
-    return exit_code(parser.prog, lambda: tool(parser.parse_args(argv)))
+    message on stderr. Raises KeyboardInterrupt."""
+    return exit_code(parser.prog, lambda: tool(parser.parse_args(argv)), alone=argv is None)
 
 
-def exit_code(prog: str, run: Callable[[], int]) -> int:
-    """What `run` returns, or 1 after a message on stderr; `prog` is what the tool is called."""
+def exit_code(prog: str, run: Callable[[], int], *, alone: bool) -> int:
+    """What `run` returns, or 1 after a message on stderr; `prog` is what the tool is called, and it
+    is `alone` where the process is there for nothing else. Raises KeyboardInterrupt."""
     _replace_closed_stderr()
     try:
         return run()
@@ -87,7 +86,9 @@ def exit_code(prog: str, run: Callable[[], int]) -> int:
     except MemoryError:
         to_stderr(f"{prog}: error: there is not enough memory for it")
     except KeyboardInterrupt:
-        return _INTERRUPTED
+        if alone:  # Python ends of the signal then, which tells a shell to end its loop as well
+            sys.excepthook = lambda *_: None
+        raise
     return 1
 
 

@@ -65,7 +65,8 @@ class Command:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run mopt-opt on `argv`, by default the process's own; 0, or 1 after a message on stderr."""
-    return exit_code("mopt-opt", lambda: _main(sys.argv[1:] if argv is None else argv))
+    words = sys.argv[1:] if argv is None else argv
+    return exit_code("mopt-opt", lambda: _main(words), alone=argv is None)
 
 
 def _main(argv: Sequence[str]) -> int:

@@ -4,6 +4,7 @@ import ctypes
 import importlib.metadata
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -578,6 +579,24 @@ def test_what_is_no_compiler_is_told(run, monkeypatch, tmp_path, script, message
         f"mopt-compile: error: {message.replace('CC', str(compiler), 1)}\n",
     )
     assert not Path("add.so").exists()
+
+
+def test_a_process_that_is_told_to_end_while_it_links_leaves_no_temporary_file(tmp_path):
+    compiler, room = tmp_path / "my-cc", tmp_path / "room"
+    compiler.write_text("#!/bin/sh\nkill -TERM $PPID\nexec sleep 60\n")  # not waited for
+    compiler.chmod(0o755)
+    room.mkdir()
+    (tmp_path / "add.mlir").write_text(ADD)
+    program = "import sys; from mopt_mlir.tools.mopt_compile import main; sys.exit(main())"
+    done = subprocess.run(
+        [sys.executable, "-c", program, "add.mlir", "-o", "add.so", "--machine", "haswell"],
+        cwd=tmp_path,
+        env={**os.environ, "CC": str(compiler), "TMPDIR": str(room)},
+        capture_output=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (-signal.SIGTERM, b"")
+    assert list(room.iterdir()) == []
 
 
 @needs_cc

@@ -281,6 +281,20 @@ def test_no_temporary_file_remains(run, monkeypatch, tmp_path):
     assert sorted(tmp_path.iterdir()) == before
 
 
+def test_a_process_that_is_told_to_end_while_it_writes_leaves_no_temporary_file(tmp_path):
+    program = """if True:
+        import os, signal
+        from mopt_mlir.output import write_output
+        os.replace = lambda *_: os.kill(os.getpid(), signal.SIGTERM)
+        write_output("out.mlir", b"")
+        print("not ended")
+    """
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGTERM, b"", b"")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_the_ir_is_verified_after_each_pass_of_ours(run):
     code, _, err = run("good.mlir", "--test-crash=invalid")
     assert code == 1
@@ -308,7 +322,8 @@ def test_an_interrupt_while_operations_are_collected_is_one():
 
 
 def test_an_interrupted_pass_ends_the_run(run):
-    assert run("good.mlir", "--test-crash=interrupt")[0] == 128 + signal.SIGINT
+    with pytest.raises(KeyboardInterrupt):
+        run("good.mlir", "--test-crash=interrupt")
 
 
 def test_mlir_reports_once_inside_a_pass_of_ours(run, tmp_path):
@@ -323,7 +338,8 @@ def test_mlir_reports_once_inside_a_pass_of_ours(run, tmp_path):
     assert err.count("error:") == 1
 
 
-def test_an_interrupt_while_reading_ends_the_run():
+def test_an_interrupt_while_reading_ends_the_process_as_the_signal_does():
+    """By which a shell knows that it has to leave its loop."""
     with subprocess.Popen(
         [*TOOL, "--dump-pass-pipeline"],
         stdin=subprocess.PIPE,
@@ -335,7 +351,7 @@ def test_an_interrupt_while_reading_ends_the_run():
         assert process.stderr.readline()  # it reads standard input next
         process.send_signal(signal.SIGINT)
         _, err = process.communicate()
-    assert process.returncode == 128 + signal.SIGINT
+    assert process.returncode == -signal.SIGINT
     assert b"Traceback" not in err
 
 
