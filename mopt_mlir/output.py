@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from os import PathLike, fspath
 from pathlib import Path
@@ -46,6 +46,16 @@ def check_output(path: str | PathLike[str]) -> None:
         raise UserError("cannot write it: the file is read-only", name)
     if not _is_device(name) and not os.access(directory, os.W_OK):
         raise UserError(f"cannot write it: the directory '{directory}' is read-only", name)
+
+
+def check_keeps(source: str, outputs: Iterable[str | PathLike[str]]) -> None:
+    """Raise UserError if one of `outputs` would replace the file `source`, which is the input. (What
+    "-" stands for is not known, and a pipe or a device is not replaced.)"""
+    if source == "-" or not os.path.isfile(source):
+        return
+    for name in map(canonical, outputs):
+        if name != "-" and os.path.realpath(name) == os.path.realpath(source):
+            raise UserError("it would overwrite the input; give the output another name", name)
 
 
 def make_directory(path: Path) -> None:

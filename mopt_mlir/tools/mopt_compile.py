@@ -36,8 +36,10 @@ def _parser() -> Parser:
 
 def _compile(arguments: argparse.Namespace) -> int:
     from mopt_mlir.compiler.ahead_of_time import compile_to_file
+    from mopt_mlir.output import check_keeps
     from mopt_mlir.pipeline.source import read
 
+    check_keeps(arguments.input, filter(None, (arguments.output, arguments.header)))
     compile_to_file(
         read(arguments.input),
         arguments.output,

@@ -67,7 +67,7 @@ def _parser() -> Parser:
 
 def _run(arguments: argparse.Namespace) -> int:
     from mopt_mlir.explain.sources import explain_source
-    from mopt_mlir.output import check_output, write_output
+    from mopt_mlir.output import check_keeps, check_output, write_output
     from mopt_mlir.pipeline.source import read
     from mopt_mlir.planning.operators import TABLE1, is_list
 
@@ -79,6 +79,8 @@ def _run(arguments: argparse.Namespace) -> int:
         if arguments.operator is None:
             _parser().error("an input is needed, or --operator for one of table1")
         source = TABLE1
+    if source != TABLE1:
+        check_keeps(source, [path for path, _ in outputs])
     if any(kind in ("html", "png") for _, kind in outputs):
         from mopt_mlir.explain.picture import check_installed
 

@@ -69,8 +69,8 @@ def run(capfd, monkeypatch, tmp_path):
     ],
 )
 def test_the_suffix_says_what_is_written(run, suffix, contents):
-    assert run("add.mlir", "-o", f"add{suffix}", "--machine", "haswell") == (0, "")
-    assert contents in Path(f"add{suffix}").read_bytes()
+    assert run("add.mlir", "-o", f"out{suffix}", "--machine", "haswell") == (0, "")
+    assert contents in Path(f"out{suffix}").read_bytes()
 
 
 NETWORK = """
@@ -495,6 +495,12 @@ def test_the_plan_is_for_the_cpu(run):
             ["add.mlir", "-o", "a.s", "--header", "./a.s"],
             "a.s: error: the header would overwrite the output; give it another name",
         ),
+        (["add.mlir", "-o", "./add.mlir"], "./add.mlir: error: it would overwrite the input; give"),
+        (["add.mlir", "-o", "link.mlir"], "link.mlir: error: it would overwrite the input; give"),
+        (
+            ["add.mlir", "-o", "a.o", "--header", "add.mlir"],
+            "add.mlir: error: it would overwrite the input; give the output another name",
+        ),
         (["damaged.mlirbc", "-o", "a.o"], "damaged.mlirbc: error: "),
         (["add.mlir", "-o", "a.o", "--machine", "pdp11"], "error: unknown machine 'pdp11'; known:"),
         (["add.mlir", "-o", "a.o", "--threads", "0"], "threads=0: at least one thread is needed"),
@@ -516,6 +522,7 @@ def test_the_plan_is_for_the_cpu(run):
 )
 def test_refusals(run, argv, message):
     Path("damaged.mlirbc").write_bytes(b"ML\xefR\x06damaged")
+    Path("link.mlir").symlink_to("add.mlir")
     Path("bad.mlir").write_text("func.func @f() {\n}}\n")
     Path("conv.mlir").write_text(
         "func.func @f(%a: memref<4x4xi8>) {\n"
@@ -528,6 +535,7 @@ def test_refusals(run, argv, message):
     assert message in errors
     assert "Traceback" not in errors
     assert sorted(os.listdir()) == before
+    assert Path("add.mlir").read_text() == ADD
 
 
 def test_a_missing_compiler_says_what_to_do(run, monkeypatch):

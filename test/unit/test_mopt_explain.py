@@ -216,6 +216,13 @@ def test_formats_and_files(run: Run) -> None:
     assert Path("picture.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_a_file_that_is_called_as_the_list_is_not_the_input(run: Run) -> None:
+    Path("table1").write_text("")
+    code, _, errors = run("table1", "--operator", "R11", "--machine", "znver5", "-o", "table1")
+    assert (code, errors) == (0, "")
+    assert Path("table1").read_text().startswith("R11: ")
+
+
 def test_picture_on_a_pipe(run: Run) -> None:
     command = [sys.executable, "-c", "from mopt_mlir.tools.mopt_explain import main; main()"]
     done = subprocess.run([*command, "by_hand.mlir", "--format", "png"], capture_output=True)
@@ -322,13 +329,21 @@ def test_a_machine_file_whose_name_is_not_utf8(run: Run, tmp_path: Path) -> None
         (["all.mlir", "--machine", "haswell,cores=2", "--threads", "9"], "it is: haswell,cores=9"),
         (["crowd.mlir", "--machine", "haswell,cores=2"], "as in --machine haswell,cores=64"),
         (["sizes.json", "-o", "a.html", "--html", "./a.html"], "two outputs go to the same file"),
+        (
+            ["sizes.json", "--format", "json", "-o", "sizes.json"],
+            "sizes.json: error: it would overwrite the input; give the output another name",
+        ),
+        (["all.mlir", "--html", "./all.mlir"], "./all.mlir: error: it would overwrite the input; "),
+        (["all.mlir", "--png", "all.mlir"], "all.mlir: error: it would overwrite the input; give"),
     ],
 )
 def test_what_a_user_may_get_wrong(run: Run, argv: list[str], message: str) -> None:
+    before = {path: path.read_text() for path in map(Path, os.listdir())}
     code, text, errors = run(*argv)
     assert (code, text) == (1, "")
     assert message in errors
     assert "Traceback" not in errors
+    assert {path: path.read_text() for path in before} == before
 
 
 def test_the_solvers_other_plans_are_runners_up(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
