@@ -328,18 +328,18 @@ def _alternatives(explanation: Explanation) -> Section:
 
 
 def _verdict_of(alternative: Alternative) -> tuple[str, str]:
-    """What a reader sees of its merits."""
+    """What a reader sees of its merits: what is slowest then, or what it does not fit into."""
     if alternative.loss is None:
-        return "", "does not fit"
+        return alternative.obstacle, "does not fit"
     return alternative.bottleneck, units.change(alternative.loss)
 
 
 def _outcome(verdict: tuple[str, str], same: list[Alternative]) -> tuple[str, str, str]:
     """One line for the alternatives that come out the same."""
-    slowest, cost = verdict
+    told, cost = verdict
     order = same[0].kind == "order"
     changes = [a.change.removesuffix(INNERMOST) if order else a.change for a in same[:NAMED]]
     if len(same) > NAMED:
         changes.append(f"{len(same) - NAMED} others")
     change = " or ".join(changes) + INNERMOST * order
-    return cost, slowest or same[0].obstacle, change
+    return cost, told, change

@@ -17,7 +17,7 @@ from benchmarks.workloads import Workload
 from mopt_mlir import UserError, units
 from mopt_mlir.bindings import bindings_of
 from mopt_mlir.explain import Explanation, explain
-from mopt_mlir.explain.alternatives import KINDS
+from mopt_mlir.explain.alternatives import KINDS, Alternative
 from mopt_mlir.explain.html import to_html
 from mopt_mlir.explain.picture import to_png, to_svg
 from mopt_mlir.explain.record import to_record
@@ -414,6 +414,19 @@ def test_alternatives_come_by_kind_and_loss(solved: Explanation) -> None:
             assert losses[: len(known)] == known
             assert 0.0 not in known
     assert found >= {"microkernel", "order", "packing", "parallel", "tile"}
+
+
+def test_what_does_not_fit_says_how_full_which_cache_would_be(solved: Explanation) -> None:
+    def too_large(change: str, obstacle: str) -> Alternative:
+        return Alternative("packing", "", change, PLAN, None, "compute", obstacle)
+
+    some = too_large("L2", "L2 filled to 120%"), too_large("L1", "L1 filled to 188%")
+    text = to_text((replace(solved, alternatives=some),))
+    told = [line.split() for line in text.splitlines() if "does not fit" in line]
+    assert told == [f"packing does not fit {a.obstacle} {a.change}".split() for a in some]
+    alike = too_large("L2", "L3 filled to 300%"), too_large("L1", "L3 filled to 300%")
+    text = to_text((replace(solved, alternatives=alike),))
+    assert re.search(r"does not fit +L3 filled to 300% +L2 or L1\n", f"{text}\n")
 
 
 def test_the_solvers_plan_shows_what_a_worse_one_loses() -> None:
