@@ -20,6 +20,8 @@ NAMED = 4
 """Lines of each kind of alternative, and alternatives with one outcome in a line, that are worth a
 reader's time; the JSON record has all."""
 
+HANDING_OUT = "handing out work"
+
 
 @dataclass(frozen=True)
 class Table:
@@ -94,7 +96,7 @@ def _verdict(explanation: Explanation, forecast: Forecast) -> Iterator[str]:
         f"{units.percent(forecast.performance / forecast.peak)} of the peak of "
         f"{counted(cores, 'core')} of {explanation.machine.name} ({units.speed(forecast.peak)})."
     )
-    times = {"computing": forecast.core_seconds, "handing out work": forecast.starting_seconds}
+    times = {_core_work(forecast): forecast.core_seconds, HANDING_OUT: forecast.starting_seconds}
     times |= {f"{t.source} to {t.into}": t.seconds for t in forecast.transfers}
     first, second, *_ = sorted(times, key=lambda name: -times[name])
     spare = units.percent(1 - times[second] / forecast.slowest)
@@ -112,6 +114,14 @@ def _verdict(explanation: Explanation, forecast: Forecast) -> Iterator[str]:
             f"Bound: none of the solver's plans takes less than {units.seconds(forecast.bound)}; "
             f"this one takes {forecast.gap:.2%} more."
         )
+
+
+def _core_work(forecast: Forecast) -> str:
+    """What a core does, first what takes most of its time."""
+    times = forecast.prediction.seconds
+    work = {"computing": times["compute"], "packing": times["packing"]}
+    done = [name for name, seconds in work.items() if seconds]
+    return " and ".join(sorted(done, key=lambda name: -work[name]))
 
 
 def _flops(problem: Problem) -> str:
@@ -289,15 +299,18 @@ def _traffic(explanation: Explanation, forecast: Forecast) -> Section:
         for transfer in forecast.transfers
     ]
     blank = [""] * (len(tensors) + 3)
-    times = forecast.prediction.seconds
-    for name in ("compute", "packing"):
-        if times[name]:
+    times = {name: forecast.prediction.seconds[name] for name in ("compute", "packing")}
+    for name, seconds in {**times, HANDING_OUT: forecast.starting_seconds}.items():
+        if seconds:
             slack = units.percent(forecast.core_slack) if name == "compute" else ""
-            rows.append((name, *blank, units.seconds(times[name]), slack))
+            rows.append((name, *blank, units.seconds(seconds), slack))
     header = ("resource", *tensors, "sum", "bandwidth", "FLOP/B", "time", "slack")
     whose = ""
     if explanation.cores > 1:
-        whose = " Volumes and bandwidths are those of the busiest core, for DRAM of all cores."
+        whose = (
+            " Handing out work comes on top. Volumes and bandwidths are those of the busiest core, "
+            "for DRAM of all cores."
+        )
     return Section(
         "Data volumes and times",
         (

@@ -490,7 +490,32 @@ def test_text_says_where_handing_out_work_takes_longest() -> None:
     told = explain(problem, MACHINE, plan)
     assert told.forecast is not None
     assert told.forecast.prediction.bottleneck == "parallel"
-    assert "Bottleneck: handing out work, " in to_text((told,))
+    text = to_text((told,))
+    assert "Bottleneck: handing out work, " in text
+    assert re.search(r"^  handing out work +5\.00 us$", text, re.MULTILINE)
+    assert "Handing out work comes on top." in text.replace("\n", " ")
+    alone = to_text((explain(problem, MACHINE, replace(plan, threads=1, parallel={})),))
+    assert "anding out work" not in alone
+
+
+@pytest.mark.parametrize(
+    ("compute", "packing", "what"),
+    [
+        (3.0, 2.0, "computing and packing"),
+        (2.0, 3.0, "packing and computing"),
+        (5.0, 0.0, "computing"),
+    ],
+)
+def test_text_says_what_the_core_does_where_it_is_slowest(
+    solved: Explanation, compute: float, packing: float, what: str
+) -> None:
+    forecast = solved.forecast
+    assert forecast is not None
+    seconds = {**forecast.prediction.seconds, "compute": compute, "packing": packing}
+    prediction = replace(forecast.prediction, seconds=seconds)
+    forecast = replace(forecast, prediction=prediction, core_seconds=5.0, slowest=5.0)
+    told = to_text((replace(solved, forecast=forecast),))
+    assert f"\nBottleneck: {what}, 5.00 s. Next comes " in told
 
 
 @pytest.mark.parametrize(
