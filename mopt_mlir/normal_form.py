@@ -42,7 +42,10 @@ def normalise(problem: Problem) -> tuple[Problem, Groups]:
 
 def normalised(problem: Problem) -> Problem:
     """`problem` as plans are made for it, and `mopt-tile` takes it: without dims of extent 1, and
-    with image dims fused where that is exact (see `normalise`)."""
+    with image dims fused where that is exact (see `normalise`). Raises TypeError for what is no
+    Problem."""
+    if not isinstance(problem, Problem):
+        raise TypeError(f"a problem is a Problem, as of conv2d, not {type(problem).__name__}")
     return normalise(problem)[0]
 
 

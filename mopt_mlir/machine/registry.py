@@ -77,8 +77,10 @@ def resolve(spec: str, module: Any = None) -> Machine:
 
     `auto` is the host with what `module`, of any MLIR bindings, says of its machine. Overrides may
     follow, as in `znver5,cores=2,L2.size=524288`. Raises UserError, saying what would be accepted,
-    if there is no such machine, file, field or value.
+    if there is no such machine, file, field or value, and TypeError for what is no text.
     """
+    if not isinstance(spec, str):
+        raise TypeError(f"a machine is named by a text, not by {type(spec).__name__}")
     return describe(spec, module).machine
 
 

@@ -28,9 +28,12 @@ def attach_plan(operation: Any, plan: Plan) -> None:
     `mopt.plan`, in place of another one: `mopt-tile` then does what it says.
 
     Raises UserError, located at the operation, if that is not what `mopt-tile` takes, or if `plan`
-    does not fit it; TypeError for what is not of MLIR's bindings.
+    does not fit it; TypeError for what is no operation of MLIR's bindings, or no Plan.
     """
-    bindings, operation = bindings_of(operation), operation.operation
+    if not isinstance(plan, Plan):
+        kind = type(plan).__name__
+        raise TypeError(f"a plan is a Plan, as Plan.from_dict makes of a dictionary, not {kind}")
+    bindings, operation = _operation_of(operation)
     with operation.context, operation.location:
         try:
             if not operation.name.startswith("linalg."):
@@ -49,13 +52,20 @@ def attached_plan(operation: Any) -> Plan | None:
     or None.
 
     Raises UserError, located at the operation, if the attribute is no plan; TypeError for what is
-    not of MLIR's bindings. Whether the plan fits the operation is for `mopt-tile` to say.
+    no operation of MLIR's bindings. Whether the plan fits the operation is for `mopt-tile` to say.
     """
-    bindings, operation = bindings_of(operation), operation.operation
+    bindings, operation = _operation_of(operation)
     try:
         return attached(operation, bindings)
     except DataError as error:
         raise _refused(operation, error) from None
+
+
+def _operation_of(handle: Any) -> tuple[Bindings, Any]:
+    bindings = bindings_of(handle)
+    if not hasattr(handle, "operation"):
+        raise TypeError(f"a plan is carried by an operation, not by a {type(handle).__name__}")
+    return bindings, handle.operation
 
 
 def _refused(operation: Any, reason: DataError) -> UserError:

@@ -58,6 +58,7 @@ def solve(
     if solver not in SOLVERS:
         raise ValueError(f"solver is '{solver}', not one of {', '.join(SOLVERS)}")
     if solver == "algorithm1":
+        _check_limits(gap, time_limit)
         return algorithm1(
             problem, machine, threads, constant_weights=constant_weights, time_limit=time_limit
         )
@@ -80,8 +81,7 @@ def certify(
     time_limit: float,
 ) -> Certified:
     """The search behind `solve`, whose arguments and errors these are."""
-    if not 0 < gap < 1:  # which a NaN is not, either
-        raise ValueError(f"gap is {gap}, not between 0 and 1")
+    _check_limits(gap, time_limit)
     problem.check_size()
     deadline = perf_counter() + time_limit
     options = choices(problem, machine, threads, constant_weights=constant_weights)
@@ -92,3 +92,11 @@ def certify(
     found = with_fewer_sums(evaluate, found, deadline)
     bound = min(bound, found.cost)
     return Certified(problem, machine, options, evaluate, found.tiling, found.cost, bound)
+
+
+def _check_limits(gap: float, time_limit: float) -> None:
+    """Raise ValueError for one that is out of range, as a NaN is, too."""
+    if not 0 < gap < 1:
+        raise ValueError(f"gap is {gap}, not between 0 and 1")
+    if not time_limit > 0:
+        raise ValueError(f"time_limit is {time_limit}, not a positive number of seconds")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 import mopt_mlir
 from benchmarks.workloads import Workload
 from mopt_mlir import Plan, UserError, solver
-from mopt_mlir.machine import by_name
+from mopt_mlir.machine import by_name, resolve
 from mopt_mlir.operations import inside
 from mopt_mlir.pipeline.loading import load_module, run_passes
 from mopt_mlir.planning.plan_many import plan_many
@@ -130,4 +131,20 @@ def test_what_is_no_plan_is_refused_where_it_is_read() -> None:
 def test_plans_are_carried_by_operations_of_mlir_only(plan: Plan) -> None:
     for call in (lambda: mopt_mlir.attach_plan("conv", plan), lambda: mopt_mlir.attached_plan(3)):
         with pytest.raises(TypeError, match="is not an object of MLIR's Python bindings"):
+            call()
+
+
+def test_what_is_of_another_type_is_refused(plan: Plan) -> None:
+    problem, conv = problem_of(PLAIN), operation(load_module(PLAIN.mlir()))
+    for call, message in (
+        (lambda: mopt_mlir.solve(problem, Path("mine.toml")), "a machine is a Machine, or a text"),
+        (lambda: mopt_mlir.solve("conv", "znver5"), "a problem is a Problem, as of conv2d, not str"),
+        (lambda: mopt_mlir.normalised(3), "a problem is a Problem, as of conv2d, not int"),
+        (lambda: resolve(Path("mine.toml")), "a machine is named by a text, not by PosixPath"),
+        (lambda: resolve(by_name("znver5")), "a machine is named by a text, not by Machine"),
+        (lambda: mopt_mlir.attach_plan(conv, plan.as_dict()), "a plan is a Plan, as Plan.from_"),
+        (lambda: mopt_mlir.attach_plan(conv.context, plan), "by an operation, not by a Context"),
+        (lambda: mopt_mlir.attached_plan(conv.context), "by an operation, not by a Context"),
+    ):
+        with pytest.raises(TypeError, match=message):
             call()

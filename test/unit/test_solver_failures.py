@@ -201,7 +201,7 @@ def test_an_interruption_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("solver", ["exact", "algorithm1"])
 def test_without_time_there_is_a_plan(solver: str, best: float) -> None:
-    hasty = solve(PROBLEM, MACHINE, gap=GAP, time_limit=0.0, solver=solver)
+    hasty = solve(PROBLEM, MACHINE, gap=GAP, time_limit=1e-9, solver=solver)
     hasty.check(PROBLEM)
     assert hasty.prediction is not None
     assert hasty.prediction.lower_bound <= best
@@ -223,10 +223,21 @@ def test_no_core_and_more_than_there_are_are_refused(search: Callable[..., Any])
         search(PROBLEM, MACHINE, 99)
 
 
+@pytest.mark.parametrize("solver", ["exact", "algorithm1"])
 @pytest.mark.parametrize("gap", [-0.1, 0.0, 1.0, float("nan")])
-def test_a_gap_that_is_none_is_refused(gap: float) -> None:
+def test_a_gap_that_is_none_is_refused(gap: float, solver: str) -> None:
     with pytest.raises(ValueError, match=f"gap is {gap}, not between 0 and 1"):
-        solve(PROBLEM, MACHINE, gap=gap)
+        solve(PROBLEM, MACHINE, gap=gap, solver=solver)
+
+
+@pytest.mark.parametrize("seconds", [-1.0, 0.0, float("nan")])
+def test_a_time_limit_that_is_none_is_refused(seconds: float) -> None:
+    message = f"time_limit is {seconds}, not a positive number of seconds"
+    for solver in ("exact", "algorithm1"):
+        with pytest.raises(ValueError, match=message):
+            solve(PROBLEM, MACHINE, time_limit=seconds, solver=solver)
+    with pytest.raises(ValueError, match=message):
+        candidates(PROBLEM, MACHINE, time_limit=seconds)
 
 
 def test_a_dearer_plan_proves_nothing_of_what_was_left_out_before(
