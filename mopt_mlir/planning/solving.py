@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 _ROUNDING = 1e-6
 """A gap that exceeds the one asked for by less is the same in floating point."""
 
+_EXACT = "exact"
+"""The solver that proves how good its plans are."""
+
 _LONGER = 60
 """Seconds, to give the solver once it has run out of fewer: no layer that we know takes longer."""
 
@@ -32,7 +35,7 @@ class Request:
 
     threads: int = 1
     constant_weights: bool = False
-    solver: str = "exact"
+    solver: str = _EXACT
     gap: float = GAP
     time_limit: float = TIME_LIMIT
 
@@ -40,7 +43,7 @@ class Request:
         """Raise UserError, naming the option and a way out, where a value makes no sense."""
         if self.threads < 1:
             raise UserError(f"threads={self.threads}: at least one is needed")
-        if self.solver != "exact":  # which is always there; the solver takes long to import
+        if self.solver != _EXACT:  # which is always there; the solver takes long to import
             from mopt_mlir.solver.certified import SOLVERS
 
             if self.solver not in SOLVERS:
@@ -71,10 +74,11 @@ def longer_search(request: Request) -> str:
     """How to get a plan for which there was too little time."""
     seconds = max(_LONGER, 10 * request.time_limit)
     threads = f" --threads {request.threads}" * (request.threads > 1)
+    solver = f" --solver {request.solver}" * (request.solver != _EXACT)
     gap = f" --gap {request.gap}" * (request.gap != GAP)
     return (
-        f"mopt-plan{threads}{gap} --time-limit {seconds:g}, with the same --machine, looks longer, "
-        "and keeps the plan if it is done by then"
+        f"mopt-plan{threads}{solver}{gap} --time-limit {seconds:g}, with the same --machine, looks "
+        "longer, and keeps the plan if it is done by then"
     )
 
 
@@ -93,20 +97,25 @@ class Solution:
         self, request: Request, way_out: Callable[[Request], str] = longer_search
     ) -> str | None:
         """What there is to tell if less is proven than was asked for, with a way out if it was the
-        time limit."""
-        if self.plan.prediction is None or request.solver != "exact":
+        time limit; of a solver that proves nothing only then."""
+        if self.plan.prediction is None:
             return None
         reached = self.plan.prediction.gap
         if not _misses(reached, request):
             return None
-        reason = "SCIP found no better bound for plans"
-        if self.cut_short:
-            reason = f"the time limit of {request.time_limit:g} s ended the search for a plan"
-        told = (
-            f"{reason}: the one found may cost {reached * 100:.3g}% more than the best possible "
-            f"one, {request.gap * 100:g}% was asked for"
-        )
-        return told + f"; {way_out(request)}" * self.cut_short
+        if request.solver == _EXACT:
+            merit = (
+                f"the one found may cost {reached * 100:.3g}% more than the best possible one, "
+                f"{request.gap * 100:g}% was asked for"
+            )
+        elif self.cut_short:
+            merit = f"{request.solver} may find a better one in more"
+        else:
+            return None
+        if not self.cut_short:
+            return f"SCIP found no better bound for plans: {merit}"
+        limit = f"the time limit of {request.time_limit:g} s ended the search for a plan"
+        return f"{limit}: {merit}; {way_out(request)}"
 
 
 def key_of(problem: Problem, machine: Machine, request: Request, **more: str | float) -> str:

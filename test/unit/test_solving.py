@@ -175,6 +175,24 @@ def test_a_time_limit_that_is_hit_is_told_with_the_true_gap_and_not_kept(
     assert entries(directory) == []
 
 
+def test_a_time_limit_that_cuts_algorithm_1_short_is_told(
+    directory: Path, told: list[Diagnostic]
+) -> None:
+    """It proves nothing, so that no gap is told, and nothing of a search that came to its end."""
+    analyzed("solver=algorithm1 time-limit=0.000001")
+    (remark,) = told
+    assert (remark.severity, remark.location) == ("remark", "-:4:3")
+    assert remark.message == (
+        "the time limit of 1e-06 s ended the search for a plan: algorithm1 may find a better one "
+        "in more; mopt-plan --solver algorithm1 --time-limit 60, with the same --machine, looks "
+        "longer, and keeps the plan if it is done by then"
+    )
+    assert entries(directory) == []
+    analyzed("solver=algorithm1 time-limit=60")
+    assert len(told) == 1
+    assert len(entries(directory)) == 1
+
+
 def test_every_operation_with_such_a_plan_gets_the_remark(
     directory: Path, solved: list[Any], told: list[Diagnostic]
 ) -> None:
@@ -270,6 +288,8 @@ def test_more_threads_than_the_machine_has_cores(
     assert "threads=9: machine 'znver5' has 8 cores; use fewer threads" in capsys.readouterr().err
 
 
-def test_a_longer_search_is_for_as_many_cores() -> None:
+def test_a_longer_search_asks_for_the_same() -> None:
     told = longer_search(Request(threads=3))
     assert told.startswith("mopt-plan --threads 3 --time-limit 60, with the same --machine")
+    told = longer_search(Request(solver="algorithm1", gap=0.1))
+    assert told.startswith("mopt-plan --solver algorithm1 --gap 0.1 --time-limit 60, with the same")
