@@ -49,8 +49,8 @@ def check_output(path: str | PathLike[str]) -> None:
 
 
 def check_keeps(source: str, outputs: Iterable[str | PathLike[str]]) -> None:
-    """Raise UserError if one of `outputs` would replace the file `source`, which is the input. (What
-    "-" stands for is not known, and a pipe or a device is not replaced.)"""
+    """Raise UserError if one of `outputs` would replace the file `source`, which is the input.
+    (What "-" stands for is not known, and a pipe or a device is not replaced.)"""
     if source == "-" or not os.path.isfile(source):
         return
     for name in map(canonical, outputs):

@@ -136,9 +136,10 @@ class Forecast:
 class Explanation:
     """An operator, its plan, and why.
 
-    `places` are the `file:line:col` of the operations that have this problem and plan. `forecast`
-    is None where the model cannot predict the plan; `unpredicted` then says why, and there are no
-    `alternatives`. `notes` are sentences that qualify the rest.
+    `places` are the `file:line:col` of the operations that have this problem and plan; of a list,
+    the names of its operators, if there are several. `forecast` is None where the model cannot
+    predict the plan; `unpredicted` then says why, and there are no `alternatives`. `notes` are
+    sentences that qualify the rest.
     """
 
     name: str

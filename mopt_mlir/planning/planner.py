@@ -20,7 +20,7 @@ from mopt_mlir.planning import plan_attribute
 from mopt_mlir.planning.plan_cache import version
 from mopt_mlir.planning.planned import PlannedConvolution
 from mopt_mlir.planning.solving import Planning, Solution
-from mopt_mlir.planning.tasks import Task, in_processes, solve_tasks
+from mopt_mlir.planning.tasks import Progress, Task, in_processes, solve_tasks
 from mopt_mlir.problem import NoPlanError, Problem
 
 _Key = tuple[Problem, bool]
@@ -46,13 +46,14 @@ class _Wanted:
 @dataclass
 class Planner:
     """Plans for the convolutions of one module; equal problems are solved once, several of them at
-    the same time in up to `jobs` processes."""
+    the same time in up to `jobs` processes. `progress` is told how many convolutions have one."""
 
     module: Any
     bindings: Bindings
     planning: Planning
     jobs: int = 1
     solved: dict[_Key, Solution] = field(default_factory=dict)
+    progress: Progress | None = None
 
     def planned(self) -> list[PlannedConvolution]:
         """Every supported convolution with its plan, in the order of the module.
@@ -64,7 +65,12 @@ class Planner:
         found = [self._wanted(one) for one in convolutions(self.module, self.bindings)]
         if self.jobs > 1:
             self._solve_ahead(one.key for one in found if one.attached is None)
-        return [self._planned(one) for one in found]
+        planned = []
+        for one in found:
+            planned.append(self._planned(one))
+            if self.progress is not None:
+                self.progress(len(planned), len(found))
+        return planned
 
     def _wanted(self, convolution: Convolution) -> _Wanted:
         problem, groups = normalise(convolution.problem)

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from mopt_mlir.planning.plan_cache import PlanCache
     from mopt_mlir.problem import Problem
 
+    Search = Callable[[Problem, Machine, "Request"], "Solution"]
+
 _ROUNDING = 1e-6
 """A gap that exceeds the one asked for by less is the same in floating point."""
 
@@ -134,11 +136,13 @@ def key_of(problem: Problem, machine: Machine, request: Request, **more: str | f
 
 @dataclass(frozen=True)
 class Planning:
-    """What plans are made for, what is asked of them, and where they are kept, if anywhere."""
+    """What plans are made for, what is asked of them, and where they are kept, if anywhere; those
+    that are not there are found by `search`, by default `solve_anew`."""
 
     machine: Machine
     request: Request
     cache: PlanCache | None = None
+    search: Search | None = None
 
     @staticmethod
     def of(
@@ -162,7 +166,7 @@ class Planning:
         """The plan for `problem`. Raises NoPlanError if there is none, with the machine's name."""
         request = self.request_for(constant_weights=constant_weights)
         try:
-            return solve(problem, self.machine, request, self.cache)
+            return solve(problem, self.machine, request, self.cache, self.search)
         except NoPlanError as error:
             raise NoPlanError(no_plan(self.machine, error)) from None
 
@@ -173,7 +177,11 @@ def no_plan(machine: Machine, reason: object) -> str:
 
 
 def solve(
-    problem: Problem, machine: Machine, request: Request, cache: PlanCache | None = None
+    problem: Problem,
+    machine: Machine,
+    request: Request,
+    cache: PlanCache | None = None,
+    search: Search | None = None,
 ) -> Solution:
     """The plan from `cache` if it is there, else from the solver, and then stored.
 
@@ -181,7 +189,7 @@ def solve(
     """
     found = look_up(problem, machine, request, cache)
     if found is None:
-        found = solve_anew(problem, machine, request)
+        found = (search or solve_anew)(problem, machine, request)
         store(problem, machine, request, found, cache)
     return found
 

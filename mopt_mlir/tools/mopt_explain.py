@@ -16,6 +16,7 @@ from mopt_mlir.tools.command_line import (
     add_plan_cache_option,
     run_tool,
 )
+from mopt_mlir.tools.progress import progress_bar
 
 if TYPE_CHECKING:
     from mopt_mlir.explain import Explanation
@@ -66,10 +67,8 @@ def _parser() -> Parser:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from mopt_mlir.explain.sources import explain_source
     from mopt_mlir.output import check_keeps, check_output, write_output
-    from mopt_mlir.pipeline.source import read
-    from mopt_mlir.planning.operators import TABLE1, is_list
+    from mopt_mlir.planning.operators import TABLE1
 
     outputs = _outputs(arguments)
     for path, _ in outputs:
@@ -85,21 +84,32 @@ def _run(arguments: argparse.Namespace) -> int:
         from mopt_mlir.explain.picture import check_installed
 
         check_installed()  # before anything is planned
-    explanations = explain_source(
-        source if is_list(source) else read(source),
-        entry=arguments.entry,
-        operator=arguments.operator,
-        machine=arguments.machine,
-        threads=arguments.threads,
-        constant_weights=arguments.constant_weights,
-        plan_cache=arguments.plan_cache,
-    )
+    explanations = _explained(source, arguments)
     # All of it before anything is written: a format that fails leaves no other behind.
     rendered = [(path, _rendered(explanations, kind)) for path, kind in outputs]
     # Standard output last: whoever reads it may have enough before the end.
     for path, data in sorted(rendered, key=lambda output: output[0] == "-"):
         write_output(path, data)
     return 0
+
+
+def _explained(source: str, arguments: argparse.Namespace) -> tuple[Explanation, ...]:
+    from mopt_mlir.explain.sources import explain_source
+    from mopt_mlir.pipeline.source import read
+    from mopt_mlir.planning.operators import is_list
+
+    given = source if is_list(source) else read(source)
+    with progress_bar("Explaining") as progress:
+        return explain_source(
+            given,
+            entry=arguments.entry,
+            operator=arguments.operator,
+            machine=arguments.machine,
+            threads=arguments.threads,
+            constant_weights=arguments.constant_weights,
+            plan_cache=arguments.plan_cache,
+            progress=progress,
+        )
 
 
 def _outputs(arguments: argparse.Namespace) -> list[tuple[str, str]]:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from mopt_mlir import units
@@ -20,13 +18,13 @@ from mopt_mlir.tools.command_line import (
     run_tool,
 )
 from mopt_mlir.tools.printing import BOTTLENECK_NOTE, CLASSES_NOTE, GAP_NOTE, print_tables
+from mopt_mlir.tools.progress import progress_bar
 from mopt_mlir.wording import counted
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from mopt_mlir.planning.plan_many import Planned
-    from mopt_mlir.planning.tasks import Progress
 
 DESCRIPTION = """\
 Find the best plan for each convolution of a file and print what the model predicts of it, with the
@@ -118,7 +116,7 @@ def _plan(arguments: argparse.Namespace) -> tuple[Planned, ...]:
     from mopt_mlir.planning.operators import is_list
     from mopt_mlir.planning.plan_many import plan_many
 
-    with _progress_bar() as progress:
+    with progress_bar("Planning") as progress:
         return plan_many(
             arguments.input if is_list(arguments.input) else read(arguments.input),
             machine=arguments.machine,
@@ -144,20 +142,6 @@ def _clear_cache() -> None:
     except OSError as error:
         raise UserError(f"cannot remove it: {error.strerror}", error.filename or "") from None
     to_stderr(f"mopt-plan: {counted(removed, 'plan')} removed")
-
-
-@contextmanager
-def _progress_bar() -> Iterator[Progress | None]:
-    """A bar on a terminal, and nothing elsewhere."""
-    if sys.stderr is None or not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import Progress as Bar
-
-    with Bar(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("Planning", total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
 def _json(planned: Sequence[Planned]) -> str:

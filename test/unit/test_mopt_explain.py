@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from mopt_mlir import solver
-from mopt_mlir.explain import sources
+from mopt_mlir.explain import rivals
+from mopt_mlir.explain.sources import explain_source
 from mopt_mlir.machine.registry import SHIPPED
 from mopt_mlir.plan import Level, Plan
 from mopt_mlir.tools.mopt_explain import main
@@ -349,18 +350,80 @@ def test_what_a_user_may_get_wrong(run: Run, argv: list[str], message: str) -> N
 def test_the_solvers_other_plans_are_runners_up(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 
-    def candidates(*request: Any, count: int, constant_weights: bool) -> tuple[Plan, ...]:
-        asked.append((request[2], count, constant_weights))
-        best = solver.solve(*request, constant_weights=constant_weights)
+    def candidates(*request: Any, constant_weights: bool, **_: Any) -> tuple[Plan, ...]:
+        *given, threads, count = request
+        asked.append((threads, count, constant_weights))
+        best = solver.solve(*given, threads, constant_weights=constant_weights)
         return best, replace(best, packing="L1", levels=(*best.levels[:2], one_channel(best)))
 
     monkeypatch.setattr(solver, "candidates", candidates)
     _, text, _ = run("all.mlir", "--entry", "first", "--machine", "haswell", "--format", "json")
     (operator,) = record(text)
     (other,) = [a for a in operator["alternatives"] if a["kind"] == "plan"]
-    assert asked == [(1, sources.RIVALS, False)]
+    assert asked == [(1, rivals.NUMBER, False)]
     assert other["loss"] > 0
     assert "L1 c 1" in other["change"]
+
+
+@pytest.fixture
+def searches(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What the solver is asked for."""
+    asked: list[str] = []
+    for name in ("solve", "candidates"):
+        honest = getattr(solver, name)
+
+        def counted(*request: Any, name: str = name, honest: Any = honest, **options: Any) -> Any:
+            asked.append(name)
+            return honest(*request, **options)
+
+        monkeypatch.setattr(solver, name, counted)
+    return asked
+
+
+@pytest.mark.parametrize("argv", [("sizes.json",), ("all.mlir", "--entry", "first")])
+def test_a_plan_and_its_rivals_are_found_in_one_search(
+    run: Run, searches: list[str], monkeypatch: pytest.MonkeyPatch, argv: tuple[str, ...]
+) -> None:
+    monkeypatch.setenv("MOPT_CACHE_DIR", str(Path("plans").absolute()))
+    told = [run(*argv, "--machine", "haswell", "--format", "json") for _ in range(2)]
+    assert [(code, errors) for code, _, errors in told] == [(0, "")] * 2
+    assert searches == ["candidates"] * 2
+    assert told[0] == told[1], "a plan that is kept is compared with the same ones"
+    assert [path for path in Path("plans").rglob("*") if path.is_file()]
+
+
+def test_equal_operators_of_a_list_share_an_explanation(run: Run, searches: list[str]) -> None:
+    rows = ('["a", 32, 9, 9, 8, 3, 3]', '["b", 16, 9, 9, 8, 3, 3]', '["c", 32, 9, 9, 8, 3, 3]')
+    Path("sizes.json").write_text(SIZES.partition("[[")[0] + f"[{', '.join(rows)}]}}")
+    arguments = ("sizes.json", "--machine", "haswell", "--no-plan-cache")
+    _, text, _ = run(*arguments, "--format", "json")
+    told = [(operator["name"], operator["places"]) for operator in record(text)]
+    assert told == [("a", ["a", "c"]), ("b", [])]
+    assert searches == ["candidates"] * 2
+    _, text, _ = run(*arguments, "--operator", "c")
+    assert text.startswith("c: k=32 ")
+    _, text, _ = run(*arguments)
+    assert "\nat a, c\n" in text
+    assert "\nat b" not in text
+
+
+@pytest.mark.parametrize("source", ["sizes.json", "all.mlir"])
+def test_progress_is_told_and_never_goes_back(run: Run, source: str) -> None:
+    steps: list[tuple[int, int]] = []
+    found = explain_source(
+        Path(source), machine="haswell", progress=lambda *step: steps.append(step)
+    )
+    shares = [done / total for done, total in steps]
+    assert shares == sorted(set(shares))
+    assert (shares[0] < 1, shares[-1]) == (True, 1)
+    assert len(steps) > len(found)
+
+
+def test_a_progress_bar_on_a_terminal(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert run("by_hand.mlir")[2] == ""
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert "Explaining" in run("by_hand.mlir")[2]
 
 
 def one_channel(plan: Plan) -> Level:

@@ -14,8 +14,8 @@ import pytest
 
 from mopt_mlir.machine.registry import SHIPPED
 from mopt_mlir.planning.plan_cache import PlanCache
-from mopt_mlir.tools import mopt_plan
 from mopt_mlir.tools.mopt_plan import main
+from mopt_mlir.tools.progress import progress_bar
 
 HEAVY = ("mlir", "torch_mlir", "numpy", "pyscipopt", "llvmlite", "rich", "joblib", "distributed")
 LIST = {
@@ -162,7 +162,7 @@ def test_a_cache_that_cannot_be_cleared(run: Run, monkeypatch: pytest.MonkeyPatc
 def test_a_progress_bar_only_on_a_terminal(
     run: Run, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    with mopt_plan._progress_bar() as progress:
+    with progress_bar("Planning") as progress:
         assert progress is None
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     monkeypatch.setenv("FORCE_COLOR", "1")
