@@ -4,12 +4,11 @@ INTRODUCTION = """\
 # The model on trial
 
 Written by `mopt-validate report`: every table and plot is made of the data that is kept beside it.
-(Sections that tell of decisions and of experiments were written by hand, and say so.) The
-questions are those of Sec. 9 of the MOpt paper (Li, Xu,
-Sukumaran-Rajam, Rountev and Sadayappan, "Analytical Characterization and Design Space Exploration
-for Optimization of CNNs", ASPLOS 2021): how much performance is lost by taking what the model likes
-best, how well its order of plans is that of measuring, and how well it knows what moves between the
-caches.
+(Sections that tell of decisions and of experiments were written by hand, and say so.) The questions
+are those of Sec. 9 of the MOpt paper (Li, Xu, Sukumaran-Rajam, Rountev and Sadayappan, "Analytical
+Characterization and Design Space Exploration for Optimization of CNNs", ASPLOS 2021): how much
+performance is lost by taking what the model likes best, how well its order of plans is that of
+measuring, and how well it knows what moves between the caches.
 
 To repeat all of it on one machine that does nothing else, for hours, or a small part of it in ten
 minutes:
