@@ -25,11 +25,12 @@ _FITTED = "sampled plans of Table 1 on Zen 5, AVX-512 and AVX2 code"
 def constant_rows() -> Rows:
     """A line for each, with its value of today: first those of costs that the objective and
     predicted times share, then those of predicted times alone, of generated code, of machines."""
-    return [*_shared_costs(), *_predicted_times(), *_generated_code(), *_machines()]
+    shared = [*_weights_in_place(), *_packing(), *_loads_and_room(), *_objective()]
+    code = [*_channels_last(), *_prefetches(), *_prefetched_input()]
+    return [*shared, *_predicted_times(), *code, *_zen4(), *_intel(), *_zen3()]
 
 
-def _shared_costs() -> Rows:
-    whole = sorted(packing.PACK_CYCLES.values())
+def _weights_in_place() -> Rows:
     return [
         [
             "rows of weights in place that take half a page of room in L2",
@@ -65,6 +66,12 @@ def _shared_costs() -> Rows:
             f"{microkernel.INSIDE_LINE_CYCLES:g} cycles",
             "a convolution with filters of 2880 and 2883 channels, Zen 4",
         ],
+    ]
+
+
+def _packing() -> Rows:
+    whole = sorted(packing.PACK_CYCLES.values())
+    return [
         [
             "packing by elements, and the rest of a vector, of each weight",
             f"{packing.ELEMENT_CYCLES:g} and {packing.REST_CYCLES:g} cycles",
@@ -87,6 +94,11 @@ def _shared_costs() -> Rows:
             "own plans of layers with images of 7x7, channels last; that later ones take less: "
             "a convolution that packs at L1 up to 56 times; Zen 4",
         ],
+    ]
+
+
+def _loads_and_room() -> Rows:
+    return [
         [
             "loads beyond their slots",
             f"{microkernel.LOAD_OVERHEAD - 1:.0%}",
@@ -107,6 +119,11 @@ def _shared_costs() -> Rows:
             "{:g} in L1, {:g} beyond".format(*(packing.PACKED_COPIES[c] - 1 for c in ("L1", "L2"))),
             "own plans of Table 1 and the test set, Zen 5",
         ],
+    ]
+
+
+def _objective() -> Rows:
+    return [
         [
             "weight of each resource in the objective beside the slowest one",
             "{:.0%}, {:.0%} of L2, by the slots of an operation".format(
@@ -178,7 +195,7 @@ def _predicted_times() -> Rows:
     ]
 
 
-def _generated_code() -> Rows:
+def _channels_last() -> Rows:
     return [
         [
             "sums are kept out of an output with channels last whose pixels are a multiple of this "
@@ -194,6 +211,11 @@ def _generated_code() -> Rows:
             f"{prefetch_budget.AT_ONCE}, {prefetch_pixels.LATE}",
             "own plans of all three sets with NHWC and HWCF, Zen 4; the third is guessed",
         ],
+    ]
+
+
+def _prefetches() -> Rows:
+    return [
         [
             "between a prefetch and its use, input and output of later tiles",
             f"{lookahead.INPUT_FORESIGHT.cycles} and {lookahead.OUTPUT_FORESIGHT.cycles} cycles",
@@ -232,6 +254,11 @@ def _generated_code() -> Rows:
             f"{lookahead.VAIN_COST:g}",
             "sampled plans of Table 1 and the test set, Zen 5",
         ],
+    ]
+
+
+def _prefetched_input() -> Rows:
+    return [
         [
             "reductions of fewer steps are asked for by an earlier register tile",
             f"{prefetch_input.SHORT_REDUCTION} steps",
@@ -257,9 +284,8 @@ def _generated_code() -> Rows:
     ]
 
 
-def _machines() -> Rows:
-    zen3, zen4, zen5 = map(by_name, ("znver3", "znver4", "znver5"))
-    emerald_rapids, granite_rapids = map(by_name, ("emeraldrapids", "graniterapids"))
+def _zen4() -> Rows:
+    zen4, zen5 = map(by_name, ("znver4", "znver5"))
     evicted = (zen5.evicted_store_cycles, zen4.evicted_store_cycles)
     return [
         [
@@ -288,6 +314,12 @@ def _machines() -> Rows:
             zen4.prefetch_into,
             "own plans of all three sets there",
         ],
+    ]
+
+
+def _intel() -> Rows:
+    emerald_rapids, granite_rapids = map(by_name, ("emeraldrapids", "graniterapids"))
+    return [
         [
             "the same on Granite Rapids, and how long before it is read input is asked for into L1",
             f"{granite_rapids.prefetch_into}, {prefetch_input.NEAR_CYCLES} cycles",
@@ -303,6 +335,12 @@ def _machines() -> Rows:
             f"{granite_rapids.loop_cycles:g} cycles",
             "sampled plans of Table 1 there, with operands that fit into L1",
         ],
+    ]
+
+
+def _zen3() -> Rows:
+    zen3 = by_name("znver3")
+    return [
         [
             "a load that crosses a line, on Zen 3",
             f"{zen3.crossing_cycles:g} cycles",
