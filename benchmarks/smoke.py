@@ -15,11 +15,15 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from mopt_mlir.output import check_output, make_directory, write_output
+from mopt_mlir.tools.command_line import Parser, run_tool
+
+from .commands import check_positive
 from .workloads import Workload, random_workloads, table1
 
 REPEAT = 30  # timed runs of each layer; the median is reported
@@ -29,12 +33,29 @@ WRONG = 1.0  # in units of the error bound
 IMPORT = "import time; t = time.perf_counter(); import mopt_mlir; print(time.perf_counter() - t)"
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the benchmark on `argv`: 0, or 1 if something was wrong, or after a message."""
+    parser = Parser(prog="benchmarks.smoke", description=__doc__.splitlines()[0])
     parser.add_argument("--random", type=int, default=300, help="random convolutions to check")
     parser.add_argument("--json", type=Path, default=Path("build/bench-smoke.json"))
-    arguments = parser.parse_args()
+    return run_tool(parser, _run, argv)
 
+
+def _run(arguments: argparse.Namespace) -> int:
+    check_positive(arguments, "random")
+    make_directory(arguments.json.parent)
+    check_output(arguments.json)
+    record = measure(arguments.random)
+    summary(record)
+    write_output(arguments.json, (json.dumps(record, indent=1) + "\n").encode())
+    wrong = [r for r in record["table1"] + record["random"] if is_wrong(r)]
+    for r in wrong:
+        print(f"WRONG: {r}", file=sys.stderr)
+    return 1 if wrong else 0
+
+
+def measure(number: int) -> dict[str, Any]:
+    """Everything, with so many random convolutions."""
     from mopt_mlir.measuring.peak import measure_peak
 
     record: dict[str, Any] = {"host": platform.processor() or platform.machine()}
@@ -42,19 +63,13 @@ def main() -> int:
     print(f"measured FMA peak, f32, one core: {record['peak_gflops']:.0f} GFLOP/s\n")
     record["resnet"] = [resnet_layer(w) for w in table1() if w.name in RESNET]
     record["table1"] = [check(w, "host", 1, 0) for w in progress(table1(), "Table 1")]
-    randoms = list(random_workloads(arguments.random))
+    randoms = list(random_workloads(number))
     record["random"] = [
         check(workload, MACHINES[i % 2], 1 + i // 2 % 2, i)
         for i, workload in enumerate(progress(randoms, "random convolutions"))
     ]
     record["import_seconds"] = import_seconds()
-    summary(record)
-    arguments.json.parent.mkdir(parents=True, exist_ok=True)
-    arguments.json.write_text(json.dumps(record, indent=1) + "\n")
-    wrong = [r for r in record["table1"] + record["random"] if is_wrong(r)]
-    for r in wrong:
-        print(f"WRONG: {r}", file=sys.stderr)
-    return 1 if wrong else 0
+    return record
 
 
 def is_wrong(record: dict[str, Any]) -> bool:

@@ -100,6 +100,8 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def _check(arguments: argparse.Namespace) -> None:
     """Raise UserError before work is spent on what is not there or cannot be written."""
+    if arguments.certificates < 0:
+        raise UserError(f"certificates={arguments.certificates}: must be 0, for none, or more")
     if arguments.operators is None:
         check_output(arguments.document)
         check_page(_text_of(arguments.document))

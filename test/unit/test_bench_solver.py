@@ -68,6 +68,7 @@ def test_the_document_has_a_place_for_them() -> None:
         (["--document", "bytes.md"], "bytes.md: error: it is not UTF-8 text"),
         (["--operators", "R2", "R99"], "table1: error: no operator 'R99'; did you mean 'R9'"),
         (["--json", "file/a.json", "--operators", "R2"], "file: error: cannot create it"),
+        (["--certificates", "-1"], "certificates=-1: must be 0, for none, or more"),
     ],
 )
 def test_what_cannot_be_written_or_planned_is_refused_before(
