@@ -87,10 +87,11 @@ def write_document(
     except ImportError:
         drawn = {}
         note = f"wrote {directory / NAME} without plots: pip install 'mopt-mlir[plot]'"
+    # nothing is written before all of it is known, so that a page and its plots belong together
+    text = "\n".join(_sections(comparisons, scales, set(drawn)))
     make_directory(directory / FIGURES)
     for name, svg in drawn.items():
         write_output(directory / FIGURES / name, svg)
-    text = "\n".join(_sections(comparisons, scales, set(drawn)))
     write_output(directory / NAME, text.encode())
     return note
 

@@ -69,11 +69,12 @@ def write_document(
     except ImportError:
         drawn = {}
         note = f"wrote {directory / NAME} without plots: pip install 'mopt-mlir[plot]'"
+    # nothing is written before all of it is known, so that a page and its data belong together
+    text = "\n".join(_sections(trials, comparisons, set(drawn), notes))
     for name, svg in drawn.items():
         write_output(directory / DATA / name, svg)
     for path in data:
         compress(path, directory / DATA)
-    text = "\n".join(_sections(trials, comparisons, set(drawn), notes))
     write_output(directory / NAME, text.encode())
     return note
 

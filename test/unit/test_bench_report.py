@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from benchmarks import plots
+from benchmarks import document, plots
 from benchmarks.command_line import main
 from benchmarks.commands import _verdict
 from benchmarks.comparison import Comparison, describe_sizes
@@ -300,6 +300,16 @@ def test_no_plots_without_matplotlib(path, tmp_path, capsys, monkeypatch):
     assert main(["report", str(path), "--output", str(tmp_path / "new")]) == 0
     assert "without plots: pip install 'mopt-mlir[plot]'" in capsys.readouterr().err
     assert "![" not in (tmp_path / "new" / "performance.md").read_text()
+
+
+def test_nothing_is_written_of_a_document_that_fails(path, tmp_path, monkeypatch):
+    def fails(*_):
+        raise ArithmeticError
+
+    monkeypatch.setattr(document, "_sections", fails)
+    with pytest.raises(ArithmeticError):
+        main(["report", str(path), "--output", str(tmp_path / "new")])
+    assert not (tmp_path / "new").exists()
 
 
 def test_a_run_in_which_ours_was_wrong_or_failed_ends_in_an_error(results):

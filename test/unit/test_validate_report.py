@@ -325,6 +325,18 @@ def test_the_document_is_the_same_for_the_same_data(tmp_path):
     assert all(f"validation/{name}" in text for name in written[0] if name.endswith(".svg"))
 
 
+def test_nothing_is_written_of_a_document_that_fails(tmp_path, monkeypatch):
+    trial, paths = trial_of(tmp_path, (2.0, 1.6, 0.8, 4.0, 5.0))
+
+    def fails(*_):
+        raise ArithmeticError
+
+    monkeypatch.setattr(document, "_sections", fails)
+    with pytest.raises(ArithmeticError):
+        document.write_document(tmp_path / "docs", [trial], {}, paths)
+    assert not [found for found in (tmp_path / "docs").rglob("*") if found.is_file()]
+
+
 def test_trials_of_an_older_protocol_are_told(tmp_path):
     oldest, paths = trial_of(tmp_path, (2.0, 1.6, 0.8, 4.0, 5.0))
     older, today = (
