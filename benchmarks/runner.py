@@ -110,7 +110,8 @@ def run_benchmark(
         if "bandwidths" not in results.head:  # once for a file: shares of all its records agree
             progress.step("measuring bandwidths")
             results.head["bandwidths"] = measure_bandwidths(cpus)
-        _check_versions(results.head["versions"], crew.versions, request)
+        if results.done:
+            _check_peers(results.head["versions"], crew, request)
         results.head["versions"] |= crew.versions
         for operator in request.operators:
             if operator.name not in results.done:
@@ -166,15 +167,22 @@ def _machine(configuration: Configuration, cpus: Sequence[int]) -> Machine:
         return resolve(AVX2_MACHINE if configuration.isa == "avx2" else "host")
 
 
-def _check_versions(before: Mapping[str, str], now: Mapping[str, str], request: Request) -> None:
-    """Raise UserError where a file that is continued has figures of another version of a peer."""
-    for name, version in now.items():
-        if before.get(name, version) != version:
-            raise UserError(
-                f"cannot resume: measured with {name} {before[name]}, and this is {version}; name "
-                "another file",
-                str(request.path),
-            )
+def _check_peers(before: Mapping[str, str], crew: Crew, request: Request) -> None:
+    """Raise UserError where a file that is continued has figures of other peers, or of another
+    version of one: the best peer must be that of the same ones everywhere."""
+    now = crew.versions
+    for peer in request.peers:
+        if before.get(peer) == now.get(peer):
+            continue
+        if peer not in before:
+            reason = f"measured without {peer}, which is available now"
+        elif peer not in now:
+            why = crew.unavailable[peer]
+            reason = f"measured with {peer}, which is not available now ({why})"
+        else:
+            reason = f"measured with {peer} {before[peer]}, and this is {now[peer]}"
+        way_out = "remove it, or write to another file"
+        raise UserError(f"cannot resume: {reason}; {way_out}", str(request.path))
 
 
 def sizes_of(operator: Workload) -> dict[str, Any]:

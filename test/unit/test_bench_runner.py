@@ -284,13 +284,15 @@ def test_resuming_keeps_what_was_measured(tmp_path, monkeypatch):
 
 
 class PlayedRun(PlayedCrew):
-    """A crew for a whole run, without those that are `missing`."""
+    """A crew for a whole run: ours and `others`, by version, without those that are `missing`."""
 
-    missing: dict
+    missing: dict[str, str]
+    others: dict[str, str]
 
     def __init__(self, *arguments):
-        super().__init__({"mopt": played()})
-        self.unavailable, self.versions, self.failures = dict(self.missing), {"mopt": "1.0"}, []
+        self.versions = {"mopt": "1.0", **self.others}
+        super().__init__({peer: played() for peer in self.versions})
+        self.unavailable, self.failures = dict(self.missing), []
 
     def __enter__(self):
         return self
@@ -302,6 +304,7 @@ class PlayedRun(PlayedCrew):
 def test_resuming_keeps_what_records_were_made_with(tmp_path, monkeypatch):
     def run(names, bandwidth, missing):
         monkeypatch.setattr(PlayedRun, "missing", missing, raising=False)
+        monkeypatch.setattr(PlayedRun, "others", {}, raising=False)
         monkeypatch.setattr(runner, "measure_bandwidths", lambda cpus: {"DRAM read": bandwidth})
         found = [replace(TINY, name=name) for name in names]
         configuration = Configuration(Protocol.PAPER, cold=False)
@@ -320,6 +323,39 @@ def test_resuming_keeps_what_records_were_made_with(tmp_path, monkeypatch):
     bound = record.bytes / (results.head["bandwidths"]["DRAM read"] * 1e9)
     assert bound > record.flops / 100e9
     assert shares.pop() == pytest.approx(bound / 1e-3)
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "message"),
+    [
+        ({}, {"onednn": "1.0"}, "measured without onednn, which is available now; remove it, or"),
+        ({"onednn": "1.0"}, {}, r"measured with onednn, which is not available now \(no driver\)"),
+        ({"onednn": "1.0"}, {"onednn": "2.0"}, "measured with onednn 1.0, and this is 2.0; remove"),
+    ],
+)
+def test_operators_of_other_peers_do_not_get_into_one_file(
+    tmp_path, monkeypatch, before, now, message
+):
+    path = tmp_path / "out.json"
+
+    def run(names, others):
+        missing = {} if others else {"onednn": "no driver"}
+        monkeypatch.setattr(PlayedRun, "missing", missing, raising=False)
+        monkeypatch.setattr(PlayedRun, "others", others, raising=False)
+        found = [replace(TINY, name=name) for name in names]
+        configuration = Configuration(Protocol.PAPER, cold=False)
+        peers = ["mopt", "onednn"]
+        return run_benchmark(Request(found, configuration, peers, path, repeat=5, resume=True))
+
+    monkeypatch.setattr(runner, "Crew", PlayedRun)
+    monkeypatch.setattr(runner.environment, "load", lambda: 0.0)
+    run(["first"], before)
+    whole = path.read_bytes()
+    with pytest.raises(UserError, match=f"cannot resume: {message}") as caught:
+        run(["first", "second"], now)
+    assert caught.value.location == str(path)
+    assert path.read_bytes() == whole
+    assert run(["first", "second"], before).done == ["first", "second"]
 
 
 def test_results_of_another_commit_are_not_continued(tmp_path):
