@@ -34,7 +34,7 @@ _DURATIONS = ("rounds", "final_rounds", "seconds")
 """Fields of a head, beside `must_agree`, that must agree as well: plans that were measured already
 are not measured once more for others."""
 
-_LATER = ("machine figures", "seconds")
+_LATER = ("machine figures", "seconds", "samples")
 """What must agree but in files of earlier versions, which do not have it."""
 
 _DIGITS = 5  # of seconds, which are not known any better

@@ -165,6 +165,7 @@ def _head(request: Request, measured: dict[str, Any], machine: Machine) -> dict[
             **of_plans,
             "generator": environment.generator_version(),
             "accesses": request.limit,
+            "samples": request.samples,  # with more, some would count as picked
             "valgrind": request.check,
         },
         "date": environment.today(),

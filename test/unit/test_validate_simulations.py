@@ -1,6 +1,7 @@
 """Which plans of a trial are simulated, and for which machine."""
 
-from dataclasses import asdict
+import json
+from dataclasses import asdict, replace
 from types import SimpleNamespace
 
 import pytest
@@ -101,6 +102,23 @@ def test_plans_are_the_timed_ones_until_each_memory_has_its_number(tmp_path, tri
     simulated.clear()
     simulate_plans(Request(trial, request.path, samples=2, slowest=2), Progress())
     assert [plan for plan, *_ in simulated] == [SAMPLE[4]]
+
+
+def test_another_sample_is_not_added(tmp_path, trial, simulated):
+    """Plans of it may have been picked: they would be missing from the sample."""
+    request = Request(trial, tmp_path / "x.jsonl", samples=2, slowest=1)
+    simulate_plans(request, Progress())
+    more = replace(request, samples=4)
+    with pytest.raises(UserError, match="measured with samples 2, and this is 4; move the file"):
+        simulate_plans(more, Progress())
+    # files of earlier versions do not tell
+    head, rest = request.path.read_text().split("\n", 1)
+    older = json.loads(head)
+    del older["must_agree"]["samples"]
+    request.path.write_text(json.dumps(older) + "\n" + rest)
+    simulated.clear()
+    simulate_plans(request, Progress())
+    assert simulated == []
 
 
 def test_none_are_picked_unless_asked_for(tmp_path, trial, simulated):
