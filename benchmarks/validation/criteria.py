@@ -25,6 +25,10 @@ TOP5_LOSS = 0.01
 MEDIAN_CORRELATION, WORST_CORRELATION = 0.8, 0.5
 """Of the ranks of predicted and measured time, over the operators."""
 
+LEAST_RANKED = 4
+"""So many sampled plans of an operator that their ranks say something: three are in the right order
+by chance once in six times, four once in twenty-four."""
+
 VOLUME_ERROR, LEAST_VOLUMES = 0.15, 10
 """The median relative error of the volume that the model calls the bottleneck, and of how many
 plans at least."""
@@ -123,8 +127,8 @@ def _at_most(title: str, value: float, limit: float) -> Figure:
 
 
 def _correlations(verdicts: Sequence[Verdict]) -> list[Figure]:
-    # of two or three plans ranks say nothing, and those of equal ones are not defined
-    found = {v.name: v.spearman for v in verdicts if not isnan(v.spearman)}
+    ranked = [v for v in verdicts if len(v.sample) >= LEAST_RANKED]
+    found = {v.name: v.spearman for v in ranked if not isnan(v.spearman)}  # as of equal times
     middle = median(found.values()) if found else nan
     worst = min(found, key=lambda name: found[name], default="")
     least = found.get(worst, nan)

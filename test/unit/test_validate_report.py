@@ -195,6 +195,16 @@ def test_what_misses_a_limit_does_not_look_like_it(tmp_path):
     assert (figure.target, figure.cell) == ("at most 1.5%", "1.52%, **missed**")
 
 
+@pytest.mark.parametrize(("number", "cell"), [(3, "not measured"), (4, "-1.00 (R0), **missed**")])
+def test_ranks_of_three_plans_say_nothing(tmp_path, number, cell):
+    trial, _ = trial_of(tmp_path, (5.0, 4.0, 3.0, 2.0, 1.1))
+    (verdict,) = trial.verdicts
+    few = {point.key: point for point in verdict.sample[:number]}
+    trial = replace(trial, verdicts=(replace(verdict, points=few, chosen=()),))
+    cells = {figure.title: figure.cell for figure in criteria.figures(trial)}
+    assert cells["Spearman correlation of predicted and measured time: worst"] == cell
+
+
 def test_a_model_that_is_right_reaches_everything(tmp_path):
     flows = [volumes_of(plan, 1.0) for plan in SAMPLED]
     trial, _ = trial_of(tmp_path, (1.1, 1.5, 2.0, 2.5, 3.0), flows)
