@@ -114,7 +114,7 @@ def measure(
     """Measure what `request.path` does not have yet; `done` is called for each operator at the end,
     after the last pass, with what was found in a line.
 
-    Raises UserError if the file cannot be written or continued.
+    Raises UserError if the file cannot be written or continued, or if the host cannot time plans.
     """
     cpus = environment.choose_cpus(1)
     if (load := environment.load()) > BUSY:

@@ -53,7 +53,8 @@ class PlanProcess:
     def load(self, key: str, plan: Plan) -> dict[str, Any]:
         """Have a plan compiled and checked: `compile_seconds`, `run_seconds`, `error_of_bound`.
 
-        Raises WorkerError if that fails, and UserError if the reference plan fails.
+        Raises WorkerError if that fails, and UserError if the process cannot be started, or the
+        reference plan fails.
         """
         answer = self._ask("load", key=key, plan=plan_data(plan), isa=self.isa)
         self.loaded.add(key)
@@ -75,8 +76,14 @@ class PlanProcess:
         return counts
 
     def latencies(self, caches: Mapping[str, int]) -> dict[str, float]:
-        """What `latency.Chains` finds now. Raises WorkerError if the process dies."""
-        found: dict[str, float] = self._ask("latencies", caches=dict(caches))["nanoseconds"]
+        """What `latency.Chains` finds now. Raises WorkerError if the process dies, of which a plan
+        may be the cause, and UserError for what else goes wrong."""
+        try:
+            found: dict[str, float] = self._ask("latencies", caches=dict(caches))["nanoseconds"]
+        except WorkerError as error:
+            if self._worker is None:
+                raise
+            raise self._unable(error) from None
         return found
 
     def unload(self, keys: Iterable[str]) -> None:
@@ -94,22 +101,31 @@ class PlanProcess:
             raise
 
     def _started(self) -> Worker:
-        """The process, with the operator open and the reference loaded."""
+        """The process, with the operator open and the reference loaded. Raises UserError."""
         if self._worker is None:
-            self._worker = Worker(
-                "plans",
-                sys.executable,
-                environment.worker_environment(1, self.isa),
-                self.cpus,
-                environment.available_cpus(),
-                MODULE,
-            )
             try:
+                self._worker = Worker(
+                    "plans",
+                    sys.executable,
+                    environment.worker_environment(1, self.isa),
+                    self.cpus,
+                    environment.available_cpus(),
+                    MODULE,
+                )
                 self._open(self._worker)
-            except BaseException:
+            except BaseException as error:
                 self._close()  # half open it is of no use
+                if isinstance(error, WorkerError):
+                    raise self._unable(error) from None
                 raise
         return self._worker
+
+    def _unable(self, error: WorkerError) -> UserError:
+        """What is wrong with the host, for which no plan may be noted as one that fails."""
+        return UserError(
+            f"{self.workload.name}: its plans cannot be timed: {error}; what was measured is kept: "
+            "mend that, and give the command again"
+        )
 
     def _open(self, worker: Worker) -> None:
         self._counts = bool(worker.ask("hello")["counters"])

@@ -61,7 +61,7 @@ def simulate_plans(request: Request, progress: Progress) -> None:
     """Simulate what `request.path` does not have yet.
 
     Raises UserError if there are no measurements in `request.trial`, if `request.path` cannot be
-    written or continued, or if valgrind fails.
+    written or continued, if valgrind fails, or if the host cannot simulate plans.
     """
     measured, found = read(request.trial)
     if measured["kind"] != MEASUREMENTS:
@@ -145,7 +145,7 @@ def _record(
 ) -> Record:
     try:
         result = simulate(workload, subject.plan, machine, isa, request.limit)
-    except (GivenUpError, UserError, ValueError) as error:
+    except GivenUpError as error:
         return Failed(subject, str(error))
     counted: dict[str, int] = {}
     is_checked = request.check and isa == "avx2" and subject.role == "own"

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mopt_mlir.diagnostics import UserError
+
 from ..operators import problem_of
 from ..workloads import Workload
 from .planned import module_with, options_for
@@ -35,7 +37,7 @@ ELEMENT_BYTES = {"f32": 4, "f64": 8}
 
 
 class GivenUpError(Exception):
-    """A simulation had more accesses than allowed."""
+    """A plan has no code, or made more accesses than allowed."""
 
 
 @dataclass(frozen=True)
@@ -54,8 +56,8 @@ def simulate(
     """Run the accesses of the code that is generated for `plan` through the caches of `machine`,
     and through fully associative ones of the same sizes. Caches are empty before.
 
-    Raises GivenUpError after `limit` accesses, ValueError if the caches differ in the size of their
-    lines, and UserError if no code can be generated.
+    Raises GivenUpError if no code can be generated, and after `limit` accesses. What is not the
+    plan's fault is a UserError, as that the caches differ in the size of their lines.
     """
     code = _Code.of(workload, plan, isa)
     memory = _memory(workload, plan, machine, code)
@@ -90,7 +92,10 @@ class _Code:
 
         options = options_for(isa)
         target = options.target_here()
-        lowered = lower_source(module_with(workload, plan), options, target)
+        try:
+            lowered = lower_source(module_with(workload, plan), options, target)
+        except UserError as error:
+            raise GivenUpError(str(error)) from None
         (entry,) = lowered.entries
         text = bindings_of(lowered.module).llvm.translate_module_to_llvmir(lowered.module)
         return _Code(text, entry.symbol, target)
@@ -110,7 +115,10 @@ def _memory(workload: Workload, plan: Plan, machine: Machine, code: _Code) -> _M
     blocks of memory do. (Physical pages may lie anywhere, which a simulation cannot know.)"""
     line_sizes = {cache.line for cache in machine.caches}
     if len(line_sizes) > 1:
-        raise ValueError(f"the caches of {machine.name} have lines of different sizes")
+        raise UserError(
+            f"the caches of {machine.name} have lines of different sizes, which are not simulated; "
+            "leave out what was measured there"
+        )
     (line,) = line_sizes
     element = ELEMENT_BYTES[workload.element]
     shapes = (workload.input_shape, workload.weights_shape, workload.output_shape)

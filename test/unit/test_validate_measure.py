@@ -43,15 +43,20 @@ class PlayedWorker:
     deadly = ""  # the key of a plan that cannot be timed
     survives = False  # whether a process survives that
     closed = False
+    broken = ""  # what the host cannot do
     counters: tuple[str, ...] = ()
     asked: list[tuple[str, dict]]
 
     def __init__(self, *arguments):
         type(self).started += 1
+        if self.broken == "start":
+            raise WorkerError("there is no memory")
         self.loaded, self.is_alive = [], True
 
     def ask(self, call, **arguments):
         self.asked.append((call, arguments))
+        if call == self.broken:
+            raise WorkerError("there is no memory")
         if call == "hello":
             return {"counters": self.counters}
         if call == "load":
@@ -79,6 +84,7 @@ class PlayedWorker:
         return {}
 
     def close(self):
+        type(self).closed = True
         self.is_alive = False
 
 
@@ -277,22 +283,21 @@ def test_operators_of_another_size_are_not_added(tmp_path, played):
         measure.measure(request(tmp_path, version="2"), Progress())
 
 
-def test_a_process_without_its_operator_is_not_left_behind(tmp_path, played, monkeypatch):
-    def ask(self, call, **arguments):
-        if call == "open":
-            raise WorkerError("there is no memory")
-        return PlayedWorker.ask(self, call, **arguments)
-
-    def close(self):
-        type(self).closed = True
-
-    monkeypatch.setattr(played, "ask", ask)
-    monkeypatch.setattr(played, "close", close)
+@pytest.mark.parametrize("broken", ["start", "hello", "open", "latencies"])
+def test_what_the_host_cannot_do_is_no_failure_of_plans(tmp_path, played, broken):
+    played.broken = broken
+    message = "^tiny: its plans cannot be timed: there is no memory; .*, and give the command again"
+    with pytest.raises(UserError, match=message):
+        measure.measure(request(tmp_path), Progress())
+    assert played.closed == (broken != "start")  # a process of no use is not left behind
+    kinds = [type(record) for record in read(tmp_path / "x.jsonl")[1]]
+    assert kinds == [Start, Choice]
+    played.broken = ""
     measure.measure(request(tmp_path), Progress())
-    failed = [r for r in read(tmp_path / "x.jsonl")[1] if isinstance(r, Failed)]
-    assert {record.reason for record in failed} == {"there is no memory"}
-    assert played.closed
-    assert played.started == len(failed)
+    _, records = read(tmp_path / "x.jsonl")
+    assert not [record for record in records if isinstance(record, Failed)]
+    roles = [record.subject.role for record in measured(records, False)]
+    assert roles.count("sample") == 14
 
 
 def test_slow_plans_get_fewer_rounds(tmp_path, played):

@@ -121,6 +121,21 @@ def test_another_sample_is_not_added(tmp_path, trial, simulated):
     assert simulated == []
 
 
+def test_what_the_host_lacks_is_an_error_and_tried_again(tmp_path, trial, simulated, monkeypatch):
+    request = Request(trial, tmp_path / "x.jsonl", samples=0, slowest=0)
+
+    def full(*_):
+        raise UserError("cannot write a temporary file: no space; set TMPDIR")
+
+    with monkeypatch.context() as host:
+        host.setattr(simulations, "simulate", full)
+        with pytest.raises(UserError, match="no space; set TMPDIR"):
+            simulate_plans(request, Progress())
+    assert read(request.path)[1] == []
+    simulate_plans(request, Progress())
+    assert [plan for plan, *_ in simulated] == [OWN, LAST]
+
+
 def test_none_are_picked_unless_asked_for(tmp_path, trial, simulated):
     simulate_plans(Request(trial, tmp_path / "x.jsonl", samples=0, slowest=0), Progress())
     assert [plan for plan, *_ in simulated] == [OWN, LAST]

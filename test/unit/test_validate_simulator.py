@@ -3,6 +3,7 @@ that hold for any right code."""
 
 from collections import OrderedDict
 from ctypes import CFUNCTYPE, c_int64
+from dataclasses import replace
 from math import prod
 from statistics import median
 
@@ -15,6 +16,7 @@ from benchmarks.validation.sample import sample_plans
 from benchmarks.validation.simulator import READ, WRITTEN, Layout, Level, Simulation
 from benchmarks.validation.volumes import ASSOCIATIVE, FULL, GivenUpError, simulate
 from benchmarks.workloads import Workload
+from mopt_mlir import UserError
 from mopt_mlir.estimate.residency import resident_volumes
 from mopt_mlir.lowering.jit import LoadedCode
 from mopt_mlir.lowering.native import compile_text
@@ -185,9 +187,24 @@ def test_a_plan_that_takes_too_long_is_given_up():
         simulate(TINY, plan_with("whole", {}), MACHINE, "avx2", limit=100)
 
 
+def test_a_plan_that_does_not_fit_is_given_up():
+    other = replace(TINY, k=TINY.k - 1)
+    with pytest.raises(GivenUpError, match=r"'mopt\.plan'"):
+        simulate(other, plan_with("whole", {}), MACHINE, "avx2")
+
+
+def test_what_the_host_lacks_is_no_plan_that_is_given_up(monkeypatch):
+    def lacks(isa):
+        raise UserError("this host has no AVX2")
+
+    monkeypatch.setattr(volumes, "options_for", lacks)
+    with pytest.raises(UserError, match="this host has no AVX2"):
+        simulate(TINY, plan_with("whole", {}), MACHINE, "avx2")
+
+
 def test_lines_of_different_sizes_are_refused():
     machine = MACHINE.override({"L3.line": "128"})
-    with pytest.raises(ValueError, match="lines of different sizes"):
+    with pytest.raises(UserError, match=r"lines of different sizes, .*; leave out"):
         volumes.simulate(TINY, plan_with("whole", {}), machine, "avx2")
 
 
