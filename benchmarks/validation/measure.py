@@ -138,10 +138,14 @@ def _divided(rounds: int, passes: int) -> list[int]:
 
 
 def _in_short(operator: str, records: Sequence[Record]) -> str:
-    ratios = {key: paired_ratio(record) for key, record in joined(records).items() if record.final}
+    ratios = {
+        key: paired_ratio(record)
+        for key, record in joined(records).items()
+        if record.final and is_right(record.error) and record.subject.role != "again"
+    }
     own = next(r for r in reversed(records) if isinstance(r, Choice)).keys[0]
     if own not in ratios:
-        return f"{operator}: the model's own plan could not be measured"
+        return f"{operator}: the model's own plan could not be measured, or is wrong"
     best = min(ratios.values())
     return f"{operator}: own plan {ratios[own] / best:.3f} times the fastest"
 

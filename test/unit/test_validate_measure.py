@@ -300,6 +300,33 @@ def test_what_the_host_cannot_do_is_no_failure_of_plans(tmp_path, played, broken
     assert roles.count("sample") == 14
 
 
+def test_in_short_the_own_plan_is_compared_with_others_that_are_right(tmp_path, played):
+    measure.measure(request(tmp_path), Progress())
+    _, records = read(tmp_path / "x.jsonl")
+    final = measured(records, True)
+    again = next(record.subject for record in final if record.subject.role == "again")
+    wrong, other = [record.subject for record in final if record.subject.role == "sample"][:2]
+    own = next(record for record in records if isinstance(record, Choice)).keys[0]
+
+    def in_short(changes):
+        return measure._in_short(
+            "tiny",
+            [
+                replace(record, **changes.get(record.subject.key, {}))
+                if isinstance(record, Measurement)
+                else record
+                for record in records
+            ],
+        )
+
+    quick = {"seconds": ((1e-3,),) * 2, "reference": ((1e-3,),) * 2}
+    changes = {again.key: quick, wrong.key: {**quick, "error": None}}
+    assert in_short(changes) == "tiny: own plan 1.000 times the fastest"
+    assert in_short({**changes, other.key: quick}) == "tiny: own plan 2.000 times the fastest"
+    unknown = "tiny: the model's own plan could not be measured, or is wrong"
+    assert in_short({own: {"error": 7.0}}) == unknown
+
+
 def test_slow_plans_get_fewer_rounds(tmp_path, played):
     measure.measure(request(tmp_path, seconds=1e-4), Progress())
     first = measured(read(tmp_path / "x.jsonl")[1], False)
