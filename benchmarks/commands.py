@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 _WIDTH = 160  # columns where the output is no terminal whose width could be asked for
 
-
 _BYTES_PER_ELEMENT = 16  # an operand, and the same in float64 for the reference or to draw it
 
 

@@ -128,6 +128,18 @@ def volumes_of(plan, factor, full=1.0, valgrind=None):
     )
 
 
+def underestimated(tmp_path, resource):
+    """A trial in which a thousand times as much comes from `resource` as is predicted, so that it
+    is the slowest memory of all plans when they are simulated, and of none as predicted."""
+    flows = [volumes_of(plan, 1.0) for plan in SAMPLED]
+    for flow in flows:
+        for tensor in flow.volumes["associative"][resource]:
+            flow.volumes["associative"][resource][tensor] *= 1000
+    trial, _ = trial_of(tmp_path, (1.0,) * 5, flows)
+    assert all(flow.expected.slowest_memory != resource for flow in trial.flows)
+    return trial
+
+
 def test_losses_are_against_the_best_that_was_found(tmp_path):
     trial, _ = trial_of(tmp_path, (2.0, 1.6, 0.8, 4.0, 5.0))
     (verdict,) = trial.verdicts
@@ -226,12 +238,7 @@ def test_volumes_show_errors_and_conflicts(tmp_path):
 
 def test_volumes_that_the_model_takes_for_small_are_told_in_short(tmp_path, monkeypatch):
     """By what is predicted no plan waits for memory then."""
-    flows = [volumes_of(plan, 1.0) for plan in SAMPLED]
-    for flow in flows:
-        for tensor in flow.volumes["associative"]["DRAM"]:
-            flow.volumes["associative"]["DRAM"][tensor] *= 1000
-    trial, _ = trial_of(tmp_path, (1.0,) * 5, flows)
-    assert all(flow.expected.slowest_memory != "DRAM" for flow in trial.flows)
+    trial = underestimated(tmp_path, "DRAM")
     monkeypatch.setattr(abstract, "LEAST_VOLUMES", len(SAMPLED))
     text = " ".join(text_of(trial).split())
     assert "and of up to 99.9% where it is by what is simulated" in text
@@ -289,12 +296,7 @@ def test_the_slowest_memory_is_the_one_whose_volume_takes_longest(tmp_path):
 
 def test_volumes_are_judged_where_a_memory_is_the_slowest_by_simulation_as_well(tmp_path):
     """A thousand times as much comes from L3 as is predicted; by that another one is slower."""
-    flows = [volumes_of(plan, 1.0) for plan in SAMPLED]
-    for flow in flows:
-        for tensor in flow.volumes["associative"]["L3"]:
-            flow.volumes["associative"]["L3"][tensor] *= 1000
-    trial, _ = trial_of(tmp_path, (1.0,) * 5, flows)
-    assert all(flow.expected.slowest_memory != "L3" for flow in trial.flows)
+    trial = underestimated(tmp_path, "L3")
     assert [flow.slowest_memory for flow in trial.flows] == ["L3"] * 5
     rows = {row[0]: dict(zip(volume_tables.VOLUME_COLUMNS, row, strict=True)) for row in
             volume_tables.volume_rows(trial)}  # fmt: skip
