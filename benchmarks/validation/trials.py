@@ -47,6 +47,9 @@ _LEARNT = (
 )
 """Fields of a machine that trials have taught us, which the trials themselves lack."""
 
+_LEARNT_OF_CACHES = ("exposed", "bandwidth", "bandwidth_all")
+"""The same of a cache whose `exposed` is known now: until then its bandwidth stood for that."""
+
 
 def read_trials(paths: Sequence[Path]) -> list[Trial]:
     """The files of `mopt-validate measure`, each with its volumes if these are among `paths`; none
@@ -123,12 +126,20 @@ def _trial(title: str, head: dict[str, Any], records: list[Record], volumes: lis
 def machine_of(data: dict[str, Any]) -> Machine:
     """The machine that plans were measured on. The oldest trials lack what we learnt from them
     about the CPU."""
-    caches = tuple(Cache(**cache) for cache in data["caches"])
     known = {machine.cpu: machine for machine in map(by_name, names())}.get(data["cpu"])
+    caches = tuple(_cache_of(cache, known, data["cores"]) for cache in data["caches"])
     learnt = {name: getattr(known, name, None) for name in _LEARNT}
     if "queued_stores" not in data:  # with which the cost of a line of sums was fitted anew
         data = {name: value for name, value in data.items() if name != "saved_line_cycles"}
     return Machine(**{**learnt, **data, "caches": caches})
+
+
+def _cache_of(data: dict[str, Any], known: Machine | None, cores: int) -> Cache:
+    """A cache of a machine with so many cores, of which CPU what is `known` now."""
+    now = None if known is None else known.with_cores(cores).cache(data["name"])
+    if now is None or now.exposed is None or "exposed" in data:
+        return Cache(**data)
+    return Cache(**{**data, **{name: getattr(now, name) for name in _LEARNT_OF_CACHES}})
 
 
 def workload_of(start: Start) -> Workload:

@@ -104,7 +104,9 @@ def machine_from(data: Mapping[str, Any], name: str) -> MachineFile:
 def _cache(name: str, table: Any, cores: int) -> Cache:
     if not isinstance(table, dict):
         raise ValueError(f"{name}: missing, a table [{name}] is needed")
-    optional = () if table.get("shared") else ("bandwidth_all",)
+    optional = optional_fields(Cache)
+    if not table.get("shared"):
+        optional = (*optional, "bandwidth_all")
     values = _typed(table, field_kinds(Cache), optional=optional, prefix=f"{name}.")
     values.setdefault("bandwidth_all", values["bandwidth"] * cores)
     return Cache(name=name, **values)

@@ -25,7 +25,9 @@ DRAM_BANDWIDTHS = ("dram_bandwidth", "dram_write_bandwidth", "dram_stream_bandwi
 @dataclass(frozen=True)
 class Cache:
     """One cache. `bandwidth` is the GB/s at which one core reads from it, `bandwidth_all` the GB/s
-    of all cores together; `size` is bytes, of one core's instance if the cache is private."""
+    of all cores together; `size` is bytes, of one core's instance if the cache is private.
+    `exposed` is the part of the time of what is read from it that the objective counts beside the
+    slowest resource's; optional, None for that of any CPU, `model.cost.EXPOSED`."""
 
     name: str
     size: int
@@ -34,6 +36,7 @@ class Cache:
     shared: bool
     bandwidth: float
     bandwidth_all: float
+    exposed: float | None = None
 
 
 @dataclass(frozen=True)

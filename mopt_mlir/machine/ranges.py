@@ -38,6 +38,7 @@ RANGES: Mapping[str, Range] = {
     "fma_latency": Range(1, 1000, "cycles"),
     "capacity_factor": Range(0.001, 1, "of a cache"),
     "pixel_room": Range(0.001, 1, "of the distance between pixels"),
+    "exposed": Range(0.001, 1, "of the time of what is read"),
     "evicted_store_cycles": _CYCLES,
     "saved_line_cycles": _CYCLES,
     "crossing_cycles": _CYCLES,

@@ -677,8 +677,9 @@ class One:
             tiles = tiles * self.by_cut(dim, lambda c: sum(n for _, n in c.inner[0]))
         start = PARALLEL_START * tiles if cores > 1 else 0.0
         slots = 2 if machine.unit_bits and machine.vector_bits > machine.unit_bits else 1
+        known = {cache_.name: cache_.exposed for cache_ in machine.caches}
         slowest, on_top = np.zeros(1), np.zeros(1)
         for name, time in times.items():
-            part = EXPOSED[name] / (slots if name == "L2" else 1)
+            part = (known.get(name) or EXPOSED[name]) / (slots if name == "L2" else 1)
             slowest, on_top = np.maximum(slowest, time), on_top + part * time
         return np.asarray(start + slowest + on_top)

@@ -206,6 +206,7 @@ def test_writing_to_memory_is_optional_and_follows_the_cores() -> None:
             "pixel_room: 1.5 is not from 0.001 to 1 of the distance between pixels",
         ),
         ("znver5,capacity_factor=1.5", "capacity_factor: 1.5 is not from 0.001 to 1 of a cache"),
+        ("znver3,L2.exposed=0", "L2.exposed: 0.0 is not from 0.001 to 1 of the time of what"),
         ("znver5,L1.line=48", "L1.line: 48 is not a power of two"),
         ("znver5,L1.size=1000", "L1.size: 1000 is not a multiple of 12 ways of 64 bytes"),
         ("znver5,L2.size=32768", "L2.size: 32768 is not larger than L1's 49152"),
@@ -821,7 +822,7 @@ def test_text_has_a_line_with_unit_and_source_for_each_field(spec: str) -> None:
         ("queued_stores", "slots"), ("misprediction_cycles", "cycles"), ("L1.size", "bytes"),
         ("L1.line", "bytes"), ("L1.ways", ""), ("L3.bandwidth_all", "GB/s"),
         ("dram_write_bandwidth", "GB/s"), ("dram_stream_bandwidth_all", "GB/s"),
-        ("capacity_factor", ""), ("pixel_room", ""),
+        ("capacity_factor", ""), ("pixel_room", ""), ("L2.exposed", ""),
     ],
 )  # fmt: skip
 def test_units_are_those_of_the_documentation(key: str, unit: str) -> None:

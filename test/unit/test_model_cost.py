@@ -489,6 +489,14 @@ def test_the_objective_is_the_slowest_resource_and_a_little_of_all() -> None:
     )
 
 
+def test_a_machine_may_know_what_part_of_the_time_of_a_cache_counts() -> None:
+    seconds = {"compute": 3.0, "packing": 2.0, "L1": 1.0, "L2": 4.0, "L3": 2.0, "DRAM": 0.0}
+    known = by_name("znver4").override({"L2.exposed": "0.3", "L3.exposed": "0.1"})
+    assert objective(known, {**seconds, "parallel": 0.0}) == pytest.approx(
+        5.0 + 0.05 * (5.0 + 1.0) + 0.3 / 2 * 4.0 + 0.1 * 2.0
+    )
+
+
 def test_rates_of_shared_resources() -> None:
     rates = Rates.of(MACHINE, 4)
     assert rates.bytes == {"L1": 100e9, "L2": 50e9, "L3": 10e9, "DRAM": 10e9}

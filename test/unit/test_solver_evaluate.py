@@ -82,7 +82,7 @@ def test_arrays_and_the_model_agree(seed: int) -> None:
     rng = random.Random(seed)
     for _ in range(15):
         problem = random_problem(rng)
-        machine = by_name(rng.choice(["znver5", "znver4", "haswell"])).with_cores(8)
+        machine = by_name(rng.choice(["znver5", "znver4", "znver3", "haswell"])).with_cores(8)
         constant = rng.random() < 0.3
         options = choices(problem, machine, rng.choice([1, 2, 3, 8]), constant_weights=constant)
         choice = rng.choice(options)

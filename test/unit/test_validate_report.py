@@ -596,6 +596,14 @@ def test_old_trials_know_what_was_learnt_of_their_cpu_since():
     assert trials.machine_of(before).saved_line_cycles == by_name("znver4").saved_line_cycles
     since = {**asdict(by_name("znver4")), "saved_line_cycles": 2.0}
     assert trials.machine_of(since).saved_line_cycles == 2.0
+    zen3 = asdict(by_name("znver3"))
+    l1, l2, l3 = zen3["caches"]
+    fitted = {**l2, "bandwidth": 60.0, "bandwidth_all": 480.0}
+    assert trials.machine_of({**zen3, "caches": (l1, fitted, l3)}).cache("L2").bandwidth == 60.0
+    del fitted["exposed"]
+    assert trials.machine_of({**zen3, "caches": (l1, fitted, l3)}) == by_name("znver3")
+    of_two = trials.machine_of({**zen3, "cores": 2, "caches": (l1, fitted, l3)}).cache("L2")
+    assert (of_two.bandwidth, of_two.bandwidth_all) == (102.0, 204.0)
     unknown = {**then, "cpu": "generic"}
     assert trials.machine_of(unknown).evicted_store_cycles is None
 
