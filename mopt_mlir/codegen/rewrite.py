@@ -16,6 +16,7 @@ from mopt_mlir.codegen.builder import Builder
 from mopt_mlir.codegen.nest import NestEmitter
 from mopt_mlir.codegen.operands import Operands
 from mopt_mlir.codegen.packing import pack_constant
+from mopt_mlir.codegen.rereading import keep_what_is_read_later
 from mopt_mlir.linalg.extract import Convolution
 from mopt_mlir.normal_form import Groups
 from mopt_mlir.operations import free_symbols
@@ -45,6 +46,7 @@ def rewrite(convolutions: Sequence[PlannedConvolution], bindings: Bindings) -> N
     uses = Counter(keys)
     functions: dict[tuple[Any, tuple[str, ...]], Any] = {}
     packed: dict[tuple[Any, ...], str] = {}
+    results = []
     for planned, key in zip(convolutions, keys, strict=True):
         operation, (module, _) = planned.operation, key
         builder = Builder(bindings, operation.location, _block_of_function(operation))
@@ -60,11 +62,13 @@ def rewrite(convolutions: Sequence[PlannedConvolution], bindings: Bindings) -> N
             if planned.convolution.on_tensors:
                 result = _to_tensor(builder, site.buffer, planned.convolution.output.type)
                 operation.results[0].replace_all_uses_with(result)
+                results.append(result)
         superfluous = _superfluous(planned)  # read off the operation, which has to be there for it
         operation.erase()
         for other in superfluous:
             if all(not list(result.uses) for result in other.results):
                 other.erase()
+    keep_what_is_read_later(results)
 
 
 def _block_of_function(operation: Any) -> Any:

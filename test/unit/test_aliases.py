@@ -216,6 +216,51 @@ def test_convolutions_around_a_change_read_before_and_after_it(passes):
     assert y[0, 1, 1, 1] == 100
 
 
+@pytest.mark.parametrize("where", ["", "scf.if %always", "scf.for %i = %c0 to %c1 step %c1"])
+@pytest.mark.parametrize("passes", ["mopt-tile", "mopt-tile,canonicalize,cse"])
+def test_a_result_that_is_changed_is_read_as_it_was(passes, where):
+    """Folding must not let the second convolution read the buffer of the first one's result, which
+    the change is made in."""
+    change = "tensor.insert %v into %a[%c0, %c1, %c1, %c1] : tensor<1x4x4x16xf32>"
+    kind = "tensor<1x4x4x16xf32>"
+    if where.startswith("scf.if"):
+        change = f"""{where} -> {kind} {{
+          %u = {change}
+          scf.yield %u : {kind}
+        }} else {{
+          scf.yield %a : {kind}
+        }}"""
+    elif where:
+        change = f"""{where} iter_args(%t = %a) -> {kind} {{
+          %u = {change.replace("%a", "%t")}
+          scf.yield %u : {kind}
+        }}"""
+    text = f"""func.func @f(%x: tensor<1x6x6x8xf32>, %w: tensor<3x3x8x16xf32>,
+        %w2: tensor<3x3x16x16xf32>, %v: f32, %always: i1)
+        -> (tensor<1x2x2x16xf32>, {kind}) {{
+      %c0 = arith.constant 0 : index
+      %c1 = arith.constant 1 : index
+      %zero = arith.constant 0.0 : f32
+      %e = tensor.empty() : {kind}
+      %f = linalg.fill ins(%zero : f32) outs(%e : {kind}) -> {kind}
+      %e2 = tensor.empty() : tensor<1x2x2x16xf32>
+      %g = linalg.fill ins(%zero : f32) outs(%e2 : tensor<1x2x2x16xf32>) -> tensor<1x2x2x16xf32>
+      %a = {CONVOLUTION.format(image="%x")}
+      %y = {change}
+      %b = linalg.conv_2d_nhwc_hwcf ins(%a, %w2 : {kind}, tensor<3x3x16x16xf32>)
+        outs(%g : tensor<1x2x2x16xf32>) -> tensor<1x2x2x16xf32>
+      return %b, %y : tensor<1x2x2x16xf32>, {kind}
+    }}"""
+    random = np.random.default_rng(0)
+    shapes = (1, 6, 6, 8), (3, 3, 8, 16), (3, 3, 16, 16)
+    x, w, w2 = (random.standard_normal(shape).astype(F32) for shape in shapes)
+    b, y = compile(text, passes=passes)["f"](x, w, w2, F32(100), np.True_)
+    a = convolve(x, w, "nhwc_hwcf")
+    np.testing.assert_allclose(b, convolve(a, w2, "nhwc_hwcf"), atol=1e-2)
+    a[0, 1, 1, 1] = 100
+    np.testing.assert_allclose(y, a, atol=1e-3)
+
+
 @pytest.mark.parametrize(
     "views",
     [
