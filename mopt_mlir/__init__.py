@@ -57,13 +57,19 @@ _HOMES = {
 }
 
 
+_PACKAGES = ("machine",)
+"""Of which something is public, as `mopt_mlir.machine.resolve` is."""
+
+
 def __getattr__(name: str) -> Any:
     if name == "__version__":
         return import_module("importlib.metadata").version("mopt-mlir")
+    if name in _PACKAGES:
+        return import_module(f"mopt_mlir.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'mopt_mlir' has no attribute '{name}'")
     return getattr(import_module(f"mopt_mlir.{_HOMES[name]}"), name)
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__, "__version__"})
+    return sorted({*globals(), *__all__, *_PACKAGES, "__version__"})

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 from math import prod
+from operator import index
+from typing import SupportsIndex
 
 MOST_POINTS = 1 << 22
 """The largest extent of a dim that plans are made for, and that image dims are fused into: 2048 by
@@ -235,9 +237,8 @@ def conv2d(
     or element, and for a size, stride or dilation that is not a positive integer.
     """
     element = ElementType(element)
-    extents = {"n": n, "k": k, "h": h, "w": w, "c": c, "r": r, "s": s}
-    for name, extent in extents.items():
-        _check_positive(name, extent)
+    sizes = {"n": n, "k": k, "h": h, "w": w, "c": c, "r": r, "s": s}
+    extents = {name: _positive(name, size) for name, size in sizes.items()}
     sh, sw = _pair("stride", stride)
     dh, dw = _pair("dilation", dilation)
     rows, columns = LinearForm.of(h=sh, r=dh), LinearForm.of(w=sw, s=dw)
@@ -266,16 +267,23 @@ def conv2d(
     )
 
 
-def _check_positive(name: str, value: int) -> None:
-    if not isinstance(value, int) or value < 1:
+def _positive(name: str, value: SupportsIndex) -> int:
+    """Also of numpy's integers. Raises ValueError for what is none, or not positive."""
+    try:
+        number = index(value)
+    except TypeError:
+        number = 0
+    if number < 1:
         raise ValueError(f"{name} is {value!r}, not a positive integer")
+    return number
 
 
-def _pair(name: str, value: int | tuple[int, int]) -> tuple[int, int]:
+def _pair(name: str, value: SupportsIndex | tuple[SupportsIndex, SupportsIndex]) -> tuple[int, int]:
     """For rows and for columns."""
-    rows, columns = value if isinstance(value, tuple | list) else (value, value)
-    for one in (rows, columns):
-        _check_positive(name, one)
+    pair = tuple(value) if isinstance(value, tuple | list) else (value, value)
+    if len(pair) != 2:
+        raise ValueError(f"{name} is {value!r}, neither a number nor one for rows and for columns")
+    rows, columns = (_positive(name, one) for one in pair)
     return rows, columns
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from mopt_mlir.bindings import bindings_of
 from mopt_mlir.diagnostics import emit
 from mopt_mlir.linalg.extract import UnsupportedError, extract
+from mopt_mlir.linalg.memory import Memory
 from mopt_mlir.lowering.target import vector_unit
 from mopt_mlir.normal_form import normalised
 from mopt_mlir.operations import inside
@@ -43,12 +44,13 @@ def compare_plans(module: Any, options: CompileOptions, target: Target) -> None:
 def _plans(module: Any) -> Iterator[tuple[Any, Problem, Plan]]:
     """The convolutions that carry a plan. What is wrong with others is for `mopt-tile` to say."""
     bindings = bindings_of(module)
+    memory = Memory(bindings)
     for operation in inside(module):
         try:
             plan = plan_attribute.attached(operation, bindings)
             if plan is None:
                 continue
-            problem = normalised(extract(operation, bindings).problem)
+            problem = normalised(extract(operation, bindings, memory).problem)
             plan.check(problem)
         except (DataError, UnsupportedError):
             continue

@@ -35,7 +35,8 @@ class CompileOptions:
 
     `threads` is the number of cores, `cpu` (LLVM's name) what instructions are selected for.
     `passes` replaces `mopt-tile`, written as between the parentheses of a pipeline, and has to say
-    itself how it plans; `threads` is then what code behind it may use. An operation that mopt-tile
+    itself how it plans; `threads` is then what code behind it may use, and `machine` what files are
+    for. An operation that mopt-tile
     leaves becomes plain loops with a warning; with `require_tiled` it is an error. With
     `plan_cache` plans are kept on disk, see `planning.plan_cache`. Of so many `candidates` per
     convolution the one is taken that is fastest on this host, see `choosing`; 1 measures nothing.
@@ -70,16 +71,22 @@ class CompileOptions:
         check_jobs(self.jobs)
         if not 1 <= self.candidates <= _MOST_CANDIDATES:
             raise UserError(f"candidates={self.candidates}: not from 1 to {_MOST_CANDIDATES}")
-        if self.candidates > 1 and self.passes is not None:
+        if self.passes is not None:
+            self._check_passes()
+
+    def _check_passes(self) -> None:
+        """Raise UserError for what would only matter to the `mopt-tile` that `passes` replaces."""
+        replaced = f"which passes='{self.passes}' replaces; leave out one of the two"
+        if self.candidates > 1:
+            raise UserError(f"candidates={self.candidates} are plans for mopt-tile, {replaced}")
+        if self.require_tiled:
+            raise UserError(f"require_tiled=True is asked of mopt-tile, {replaced}")
+        if not self.plan_cache:
             raise UserError(
-                f"candidates={self.candidates} are plans for mopt-tile, which "
-                f"passes='{self.passes}' replaces; leave out one of the two"
+                f"plan_cache=False is asked of mopt-tile, {replaced}, or say plan-cache=false there"
             )
-        if self.require_tiled and self.passes is not None:
-            raise UserError(
-                f"require_tiled=True is asked of mopt-tile, which passes='{self.passes}' replaces; "
-                "leave out one of the two"
-            )
+        if self.jobs > 1:
+            raise UserError(f"jobs={self.jobs} plan for mopt-tile, {replaced}, or say so there")
 
     @property
     def planned_machine(self) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 from mopt_mlir.bindings import bindings_of
 from mopt_mlir.buffers import VIEWS
-from mopt_mlir.diagnostics import describe, emit
+from mopt_mlir.diagnostics import UserError, describe, emit
 from mopt_mlir.func_ops import (
     PARAMETER_NAME,
     argument_attributes,
@@ -224,23 +224,30 @@ def write_entry(function: Any, entry: Entry) -> None:
 
 
 def read_entry(function: Any) -> Entry:
-    """The inverse of `write_entry`."""
-    ir = bindings_of(function).ir
+    """The inverse of `write_entry`. Raises UserError, located at the function, for what that does
+    not write."""
+    ir, location = bindings_of(function).ir, describe(function.location)
 
     def parameters(attribute: Any) -> Iterator[Parameter]:
         for fields in attribute:
             parts = {key: fields[key].value for key in _FIELDS if key in fields}
             parameter = _parameter(ir, parts.pop("name"), parts.pop("type"), **parts)
-            assert parameter is not None, f"malformed {ENTRY}"
+            if parameter is None:
+                raise ValueError
             yield parameter
 
     attribute = function.attributes[ENTRY]
-    return Entry(
-        function.attributes["sym_name"].value,
-        tuple(parameters(attribute["parameters"])),
-        tuple(parameters(attribute["results"])),
-        describe(function.location),
-    )
+    try:
+        return Entry(
+            function.attributes["sym_name"].value,
+            tuple(parameters(attribute["parameters"])),
+            tuple(parameters(attribute["results"])),
+            location,
+        )
+    except (AttributeError, KeyError, TypeError, ValueError):
+        raise UserError(
+            f"'{ENTRY}': not as mopt-compile writes it; compile what it was made from", location
+        ) from None
 
 
 def entry_functions(module: Any) -> list[Any]:

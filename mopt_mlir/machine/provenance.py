@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from mopt_mlir.machine.files import MachineFile
-from mopt_mlir.machine.machine import Machine, optional_fields
+from mopt_mlir.machine.machine import Cache, Machine, optional_fields
 
 Value = str | int | float | bool | None
 
@@ -67,7 +67,8 @@ def describe_file(file: MachineFile, origin: str) -> Described:
         total = f"{cache.name}.bandwidth_all"
         if not cache.shared and total not in file.notes:
             sources[total] = Source(DERIVED, f"{cache.name}.bandwidth times cores")
-    for key in optional_fields(Machine):
+    of_caches = [f"{c.name}.{key}" for c in file.machine.caches for key in optional_fields(Cache)]
+    for key in (*optional_fields(Machine), *of_caches):
         if key not in file.notes:
             sources[key] = Source(DEFAULT)
     return Described(file.machine, sources)

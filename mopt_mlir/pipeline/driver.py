@@ -244,5 +244,6 @@ def _excerpt(diagnostic: Diagnostic, source: Source, lines: list[str]) -> str:
     index, before = int(line) - source.line, int(column) - 1
     if before < 0 or not 0 <= index < len(lines) or len(lines[index]) > _LONGEST_EXCERPT:
         return ""
-    indent = "".join("\t" if c == "\t" else " " for c in lines[index][:before])
+    front = lines[index].encode()[:before].decode(errors="replace")  # columns count bytes
+    indent = "".join("\t" if c == "\t" else " " for c in front)
     return f"\n{lines[index]}\n{indent}^"

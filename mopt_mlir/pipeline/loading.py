@@ -130,6 +130,8 @@ def _source_of_module(source: Any) -> Any:
         raise TypeError(f"a source is a path, MLIR text or a module, not {kind}") from None
     if operation.name != "builtin.module":
         raise TypeError(f"a source module is a builtin.module, not a {operation.name}")
+    if operation.parent is not None:  # of a part of another module MLIR prints no resources
+        operation = operation.clone(ip=False)
     text = operation.get_asm(enable_debug_info=True)
     return Source(_MODULE, text.encode())
 

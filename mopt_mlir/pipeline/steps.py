@@ -12,7 +12,7 @@ import re
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from string import ascii_lowercase
 from typing import Any
@@ -33,6 +33,7 @@ _PREFIX = re.compile(r"^MLIR Textual PassPipeline Parser:\d+:\d+: error: ")
 _RESTRICTED = re.compile(r"restricted to '([\w.]+)' on a PassManager intended to run on")
 _UNKNOWN = re.compile(r"'([^']*)' does not refer to a registered pass")
 _NO_OPTION = re.compile(r"no such option (\S+)")
+_FAILED = re.compile(r"failed to add `([^`]*)`")
 
 _log = logging.getLogger(__name__)
 
@@ -40,14 +41,15 @@ _log = logging.getLogger(__name__)
 class UnknownPass(UserError):  # noqa: N818 (a kind of UserError)
     """`name` is neither one of our passes nor registered with MLIR."""
 
-    def __init__(self, name: str, message: str) -> None:
-        super().__init__(message)
+    def __init__(self, name: str, message: str, location: str) -> None:
+        super().__init__(message, location)
         self.name = name
 
 
 @dataclass(frozen=True)
 class Step:
-    """One step of a pipeline: a pass of ours, or text for MLIR; and where the user wrote it.
+    """One step of a pipeline: a pass of ours, or text for MLIR; and where the user wrote it, and
+    what is nested in it.
 
     With `nest`, a pass that is restricted to another op than the pass manager's is nested under
     that op, as mlir-opt does with passes that are given as flags.
@@ -56,23 +58,39 @@ class Step:
     what: Pass | str
     location: str = ""
     nest: bool = False
+    element: Element | None = None
+
+    def location_of(self, name: str, options: str = "") -> str:
+        """Where the pass `name` stands, with `options` among its own; else where the step does."""
+        passes = self.element.walk() if self.element else ()
+        found = (one.location for one in passes if one.name == name and options in one.options)
+        return next(found, self.location)
 
 
 def add_passes(pm: Any, *passes: str | Pass) -> None:
     """Add passes to a pass manager for `builtin.module` of any MLIR Python bindings.
 
     Each is a pass object, or text as between the parentheses of a pipeline, such as
-    `"mopt-tile{machine=znver5 threads=2}"` or `"canonicalize,mopt-tile"`. What a pass of ours finds
-    wrong when it runs is emitted as an MLIR error, and `pm.run` raises MLIRError. Raises UserError
-    for an unknown pass or option and for a pass manager that does not run on modules.
+    `"mopt-tile{machine=znver5 threads=2}"` or `"canonicalize,mopt-tile"`; the whole of one,
+    `"builtin.module(...)"`, stands for these. What a pass of ours finds wrong when it runs is
+    emitted as an MLIR error, and `pm.run` raises MLIRError. Raises UserError for an unknown pass or
+    option and for a pass manager that does not run on modules.
     """
     for item in passes:
         if isinstance(item, Pass):
             add_steps(pm, [Step(item)])
         elif isinstance(item, str):
-            add_steps(pm, steps_of(read_elements(item, "pipeline")))
+            add_steps(pm, steps_of(_unanchored(read_elements(item, "pipeline"))))
         else:
             raise TypeError(f"a pass is a text or a Pass, not {type(item).__name__}")
+
+
+def _unanchored(elements: tuple[Element, ...]) -> tuple[Element, ...]:
+    """What a whole pipeline runs on a module; other elements as they are. (MLIR would run it on the
+    modules inside of that one.)"""
+    if len(elements) == 1 and elements[0].name in _ANCHORS and elements[0].nested is not None:
+        return elements[0].nested
+    return elements
 
 
 def parse_pipeline(text: str, where: str = "pipeline") -> tuple[str, tuple[Step, ...]]:
@@ -111,10 +129,7 @@ def add_steps(pm: Any, steps: Iterable[Step]) -> None:
             if isinstance(step.what, Pass):
                 _add_ours(pm, step.what)
             else:
-                _add_upstream(pm, step.what, step.nest)
-        except UnknownPass as error:
-            error.location = _moved(step.location, str(step.what).find(error.name))
-            raise
+                _add_upstream(pm, step, step.what)
         except UserError as error:
             error.location = error.location or step.location
             raise
@@ -126,7 +141,7 @@ def _step(element: Element) -> Step:
     elif element.name in REGISTRY:
         ours = _ours(element.name, element.options, element.location)
         return Step(ours, element.location)
-    return Step(element.text, element.location)
+    return Step(element.text, element.location, element=element)
 
 
 def _refuse_ours(elements: Iterable[Element]) -> None:
@@ -144,12 +159,6 @@ def _ours(name: str, options: str, location: str) -> Pass:
         return parse_options(load(name), options)
     except UserError as error:
         raise UserError(error.message, location) from None
-
-
-def _moved(location: str, columns: int) -> str:
-    """`location`, a few columns to the right if it has a column."""
-    rest, colon, column = location.rpartition(":")
-    return f"{rest}{colon}{int(column) + columns}" if colon and column.isdecimal() else location
 
 
 def _add_ours(pm: Any, ours: Pass) -> None:
@@ -203,25 +212,26 @@ def _report(error: Exception, ours: Pass, operation: Any) -> None:
         )
 
 
-def _add_upstream(pm: Any, text: str, nest: bool) -> None:
+def _add_upstream(pm: Any, step: Step, text: str) -> None:
     try:
         pm.add(text)
     except ValueError as error:
         restricted = _RESTRICTED.search(str(error))
-        if not (nest and restricted):
-            raise _explained(pm, text, str(error)) from None
-        _add_upstream(pm, f"{restricted[1]}({text})", nest=False)
+        if not (step.nest and restricted):
+            raise _explained(pm, step, text, str(error)) from None
+        _add_upstream(pm, replace(step, nest=False), f"{restricted[1]}({text})")
 
 
-def _explained(pm: Any, text: str, message: str) -> UserError:
+def _explained(pm: Any, step: Step, text: str, message: str) -> UserError:
     if unknown := _UNKNOWN.search(message):
         name = unknown[1]
         close = next(_close_names(pm, name), None)
         hint = f"did you mean '{close}'?" if close else f"MLIR's are listed at {MLIR_PASSES}"
-        return UnknownPass(name, f"'{name}' is not a registered pass; {hint}")
-    if no_option := _NO_OPTION.search(message):
-        name = text.partition("{")[0].rpartition("(")[2]
-        return UserError(f"'{name}' has no option '{no_option[1]}'")
+        where = step.location_of(name)
+        return UnknownPass(name, f"'{name}' is not a registered pass; {hint}", where)
+    if (no_option := _NO_OPTION.search(message)) and (failed := _FAILED.search(message)):
+        name, option = failed[1], no_option[1]
+        return UserError(f"'{name}' has no option '{option}'", step.location_of(name, option))
     lines = (line.strip() for line in _PREFIX.sub("", message).splitlines())
     return UserError(next(filter(None, lines), "") or f"'{text}' cannot be added")
 

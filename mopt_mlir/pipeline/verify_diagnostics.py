@@ -51,7 +51,8 @@ def expectations(source: Source) -> tuple[list[Expectation], list[Diagnostic]]:
     lines = source.lines
     for index, line in enumerate(lines):
         match = _EXPECTATION.search(line)
-        location = f"{source.name}:{source.line + index}:{(match.start() if match else 0) + 1}"
+        before = len(line[: match.start()].encode()) if match else 0  # columns count bytes
+        location = f"{source.name}:{source.line + index}:{before + 1}"
         if not match:
             if _MISSPELT.search(line):
                 errors.append(Diagnostic("error", location, "malformed expected-… comment"))

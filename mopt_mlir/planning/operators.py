@@ -67,9 +67,11 @@ def read_list(source: str | PathLike[str], constant_weights: bool = False) -> tu
     """The operators of a list. Raises UserError, located in it, if it has another form."""
     name = fspath(source)
     try:
-        data = json.loads(_LISTS.get(name, Path(name)).read_bytes())
-    except OSError as error:
-        raise UserError(f"cannot read it: {error.strerror}", name) from None
+        text = _LISTS.get(name, Path(name)).read_bytes()
+    except (OSError, ValueError) as error:  # such as for a NUL in the name
+        raise UserError(f"cannot read it: {getattr(error, 'strerror', error)}", name) from None
+    try:
+        data = json.loads(text)
     except UnicodeDecodeError:
         raise UserError("it is not UTF-8 text", name) from None
     except RecursionError:

@@ -1,6 +1,8 @@
 """Which machine is planned for and which CPU code is for, and what does not go together."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -160,6 +162,18 @@ def test_a_machine_is_named_and_the_plans_for_another_one_are_attached():
 def test_what_other_passes_do_not_know_is_refused():
     with pytest.raises(UserError, match="require_tiled=True is asked of mopt-tile, which passes="):
         CompileOptions(passes="canonicalize", require_tiled=True)
+    with pytest.raises(
+        UserError, match=r"plan_cache=False .*; leave out .* or say plan-cache=false"
+    ):
+        CompileOptions(passes="mopt-tile", plan_cache=False)
+    with pytest.raises(UserError, match="jobs=2 plan for mopt-tile, which passes='mopt-tile' repl"):
+        CompileOptions(passes="mopt-tile", jobs=2)
+
+
+def test_what_is_public_is_there_after_one_import():
+    text = "import mopt_mlir; print(mopt_mlir.machine.resolve('znver5').cores)"
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
+    assert done.stdout == "8\n"
 
 
 def test_a_machine_is_a_name_and_no_more():

@@ -584,6 +584,27 @@ print("done")
 """
 
 
+def test_a_module_in_another_one_is_compiled_with_its_constants():
+    ir = bindings("mlir").ir
+    text = """module {
+      module {
+        func.func @f(%x: tensor<2xf32>) -> tensor<2xf32> {
+          %w = arith.constant dense_resource<w> : tensor<2xf32>
+          %0 = arith.addf %x, %w : tensor<2xf32>
+          return %0 : tensor<2xf32>
+        }
+      }
+    }
+    {-# dialect_resources: { builtin: { w: "0x040000000000803F00000040" } } #-}"""
+    with ir.Context():
+        outer = ir.Module.parse(text)
+        before = str(outer)
+        with ir.InsertionPoint(outer.body), ir.Location.unknown():
+            found = mopt_mlir.compile(outer.body.operations[0])["f"](np.ones(2, np.float32))
+        assert str(outer) == before
+    np.testing.assert_array_equal(found, np.array([2, 3], np.float32))
+
+
 def test_other_threads_run_meanwhile():
     command = [sys.executable, "-c", WAIT]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)

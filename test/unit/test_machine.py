@@ -744,7 +744,8 @@ def test_sources_of_a_shipped_machine() -> None:
     found = sources("znver5")
     assert found["fma_latency"] == "shipped file: znver5.toml, uops.info, VFMADD231PS zmm"
     assert found["L1.bandwidth_all"] == "derived: L1.bandwidth times cores"
-    assert found["capacity_factor"] == "default"
+    assert found["capacity_factor"] == found["L2.exposed"] == "default"
+    assert sources("znver3")["L2.exposed"].startswith("shipped file: znver3.toml, fitted to plans")
 
 
 def test_a_figure_that_may_be_left_out_is_shown_as_not_given() -> None:

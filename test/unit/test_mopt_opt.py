@@ -235,6 +235,16 @@ def test_text_and_bytes_that_are_not_mlir(run):
     assert run(stdin=b"ML\xefR\x00")[0] == 1
 
 
+def test_the_caret_stands_below_what_is_wrong_behind_text_of_several_bytes(run):
+    line = 'func.func @f() attributes {note = "\u00e9\u4e2d"} { return 1 }'
+    err = run(stdin=line.encode())[2].splitlines()
+    column = int(err[0].split(":")[2])
+    assert line in err
+    caret = err[err.index(line) + 1]
+    assert line.encode()[: column - 1].decode() == line[: len(caret) - 1]
+    assert caret.strip() == "^"
+
+
 def test_arguments_that_are_not_unicode(run):
     code, _, err = run("bad.mlir", "--pass-pipeline=builtin.module(\udcff)")
     assert code == 1

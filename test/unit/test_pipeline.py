@@ -218,7 +218,15 @@ def test_only_passes_are_added(session):
         ("func.func(cse,nothing)", r":1:15: error: 'nothing' is not"),
         ("func.func(cse,test-probe)", r":1:15: error: 'test-probe' runs on the whole module"),
         ("cse{often=1}", r":1:1: error: 'cse' has no option 'often'"),
-        ("func.func(cse{often=1})", r":1:1: error: 'cse' has no option 'often'"),
+        ("func.func(cse{often=1})", r":1:11: error: 'cse' has no option 'often'"),
+        (
+            "func.func(canonicalize{max-iterations=5},cse{often=1})",
+            r":1:42: error: 'cse' has no option 'often'",
+        ),
+        ("cse,func.func(cse,cse{bad=1})", r":1:19: error: 'cse' has no option 'bad'"),
+        ("func.func(canonicalize,canon)", r":1:24: error: 'canon' is not"),
+        ("func.func(cse,\n  nothing)", r"pipeline:2:3: error: 'nothing' is not"),
+        ("builtin.module(cse,nothing)", r":1:20: error: 'nothing' is not"),
         ("cse,test-probe{of=1}", r":1:5: error: test-probe: no option is called 'of'"),
         ("test-probe{often=x}", r":1:1: error: test-probe: often='x' is not an integer"),
         ("cse,,cse", r":1:5: error: a pass or an op name is expected"),
@@ -233,6 +241,12 @@ def test_only_passes_are_added(session):
 def test_a_wrong_pipeline_is_located(text, message):
     with pytest.raises(UserError, match=message):
         add_passes(Session(import_module("mlir")).manager, text)
+
+
+@pytest.mark.parametrize("anchor", ["builtin.module", "any"])
+def test_the_anchor_of_a_pipeline_may_be_given_with_it(session, anchor):
+    add_passes(session.manager, f"{anchor}(canonicalize,test-probe)")
+    assert [diagnostic.message for diagnostic in session.run()] == ["after folding"]
 
 
 def test_a_pipeline_needs_an_anchor():

@@ -156,6 +156,8 @@ def test_a_list_of_another_form_is_refused(tmp_path: Path, data: Any, message: s
 def test_a_list_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"absent\.json: error: cannot read it: No such file"):
         plan_many(tmp_path / "absent.json", machine="znver5")
+    with pytest.raises(UserError, match="error: cannot read it: embedded null"):
+        plan_many("a\0.json", machine="znver5")
     (tmp_path / "list.json").write_bytes(b"\xff\xfe\xff")
     with pytest.raises(UserError, match=r"list\.json: error: it is not UTF-8 text"):
         plan_many(tmp_path / "list.json", machine="znver5")

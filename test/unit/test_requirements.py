@@ -15,6 +15,7 @@ from mopt_mlir.lowering import shapes
 from mopt_mlir.lowering.kept_requirements import as_data, from_data
 from mopt_mlir.lowering.requirements import requirements
 from mopt_mlir.lowering.sizes import Unknown, compute
+from mopt_mlir.measuring.running import RunOptions, run_entry
 from mopt_mlir.pipeline.loading import load_module, run_passes
 
 CONV = """
@@ -714,6 +715,20 @@ def test_a_lowered_module_still_says_what_it_demands(tmp_path, source, arguments
         lowered(*arguments)
 
 
+def test_functions_of_a_lowered_module_are_run_by_name(tmp_path):
+    text = """func.func @{}(%a: memref<4xf32>, %b: memref<4xf32>) {{
+      memref.copy %a, %b : memref<4xf32> to memref<4xf32>
+      return
+    }}"""
+    low = tmp_path / "low.mlir"
+    compile_to_file("\n".join(map(text.format, "fg")), low, CompileOptions(machine="haswell"))
+    with pytest.raises(UserError, match="has 2 functions, name one with --entry: f, g"):
+        run_entry(low)
+    assert run_entry(low, "g", RunOptions(repeat=1)).entry == "g"
+    with pytest.raises(UserError, match="no function 'h'; known: f, g"):
+        run_entry(low, "h")
+
+
 def test_a_lowered_module_runs_where_sizes_fit(tmp_path):
     compile_to_file(CALLED, tmp_path / "low.mlir", CompileOptions(machine="generic-avx2"))
     target = np.zeros(3, np.float32)
@@ -739,6 +754,16 @@ def test_a_module_that_does_not_say_what_it_demands_is_warned_of(tmp_path, type_
         return
     assert [diagnostic.severity for diagnostic in said] == ["warning"] * 2
     assert all("calls of @f do not check" in diagnostic.message for diagnostic in said)
+
+
+@pytest.mark.parametrize(
+    "entry", ["{}", "3", "{parameters = [], results = [{}]}", '{parameters = "x", results = []}',
+    "{parameters = [{name = 3, type = 4}], results = []}"],
+)  # fmt: skip
+def test_an_entry_that_nobody_wrote_is_refused(entry):
+    text = f"llvm.func @f() attributes {{mopt.entry = {entry}}} {{\n  llvm.return\n}}"
+    with pytest.raises(UserError, match=r"<text>:1:1: error: 'mopt\.entry': not as mopt-compile"):
+        compile(text)
 
 
 @pytest.mark.parametrize(

@@ -84,6 +84,17 @@ def test_sizes_strides_and_dilations_are_positive_integers(argument: str, value:
     for wrong in (value, *pairs):
         with pytest.raises(ValueError, match=f"^{argument} is {value}, not a positive integer$"):
             conv2d(**arguments | {argument: wrong})
+    if pairs:
+        with pytest.raises(ValueError, match=rf"^{argument} is \(1, 2, 3\), neither a number nor"):
+            conv2d(**arguments | {argument: (1, 2, 3)})
+
+
+def test_sizes_may_be_integers_of_numpy() -> None:
+    plain = conv2d(k=16, h=8, w=8, c=8, r=3, s=3, stride=(2, 1))
+    sizes = {name: np.int64(size) for name, size in plain.extents.items()}
+    again = conv2d(**sizes, stride=(np.int32(2), 1))
+    assert again == plain
+    assert all(type(dim.extent) is int for dim in again.dims)
 
 
 def test_local_searches_that_begin_with_small_tiles_find_the_best_plan_without_scip(
