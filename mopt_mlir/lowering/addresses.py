@@ -30,20 +30,25 @@ _ACCESSES = {
 }
 """Which of their operands is the buffer; its indices follow."""
 
+_WORD_BITS = 64
 
-def share_addresses(module: Any) -> None:
+
+def share_addresses(module: Any) -> bool:
     """Let every access to a buffer of known shape go to a view that begins where the part of its
-    indices that varies says."""
+    indices that varies says. Returns whether others go to buffers of which a stride is open."""
     bindings = bindings_of(module)
     ir = bindings.ir
     shared_in: defaultdict[Any, _Shared] = defaultdict(lambda: _Shared(bindings))
-    replaced = []
+    replaced, is_open = [], False
     for access in find(module, *_ACCESSES):
         operands, at = list(access.operands), _ACCESSES[access.name]
         buffer, end = operands[at], at + 1 + operands[at].type.rank
         parts = [_split(index) for index in operands[at + 1 : end]]
+        if any(isinstance(v.type, ir.VectorType) and v.type.rank > 1 for v in _moved(access)):
+            continue  # which nothing lowers
         strides = _static_strides(ir, buffer.type)
         if strides is None:
+            is_open |= _has_open_stride(ir, buffer.type)
             continue
         is_constant = all(varying is None for varying, _ in parts)
         if is_constant and all(stride >= 0 for stride in strides):
@@ -62,15 +67,17 @@ def share_addresses(module: Any) -> None:
         replaced.append(access)
     for access in replaced:  # now that nothing new can be taken for their results
         access.erase()
+    return is_open
 
 
-def forget_bounds(module: Any) -> None:
+def forget_bounds(module: Any, *, is_open: bool) -> None:
     """Take back, in the LLVM dialect, that views begin inside of their buffers, and distances are
     positive.
 
     Lowered loads and stores promise it; but only the sum of what varies and the distance is inside,
     and where a stride is negative so are distances. Where a stride is not known the same holds of
-    the products of it, and their sums.
+    the products of it, and their sums; where there may be such (`is_open`), a product of a constant
+    may be one of a stride unless it is one of what loops count.
     """
     bindings = bindings_of(module)
     ir = bindings.ir
@@ -85,10 +92,18 @@ def forget_bounds(module: Any) -> None:
         _replace_uses(place, free)
         place.erase()
     unsure: set[Any] = set()
+    counted: set[Any] = set()
     for sum_ in find(module, "llvm.mul", "llvm.add"):  # operands before what is made of them
         operands = list(sum_.operands)
+        is_counted = is_open and all(
+            _is_natural(value) or value in counted or _is_counter(value) for value in operands
+        )
         is_sure = sum_.name == "llvm.add" or any(map(_is_natural, operands))
+        if is_open and sum_.name == "llvm.mul":
+            is_sure = is_sure and is_counted
         if is_sure and unsure.isdisjoint(operands):
+            if is_counted:
+                counted.add(sum_.result)
             continue
         with module.context, ir.InsertionPoint(sum_), sum_.location:
             free = ir.Operation.create(sum_.name, [sum_.result.type], operands)
@@ -97,11 +112,17 @@ def forget_bounds(module: Any) -> None:
         sum_.erase()
 
 
+def _is_counter(value: Any) -> bool:
+    """Whether it may be what a loop counts: an argument of a block inside of a function."""
+    block = value.owner
+    return not hasattr(block, "name") and block != block.owner.operation.regions[0].blocks[0]
+
+
 def _is_natural(value: Any) -> bool:
     """Whether it is a constant that is not negative."""
     owner = value.owner
-    if getattr(owner, "name", "") != "llvm.mlir.constant":
-        return False
+    if getattr(owner, "name", "") != "llvm.mlir.constant" or value.type.width > _WORD_BITS:
+        return False  # the bindings end the process where they cannot tell a value
     known = getattr(owner.attributes["value"], "value", -1)
     return isinstance(known, int) and known >= 0
 
@@ -148,9 +169,22 @@ class _Shared:
         ).result
 
 
+def _moved(access: Any) -> list[Any]:
+    """The values that an access loads or stores, among others."""
+    return [*access.results, *access.operands]
+
+
 def _replace_uses(operation: Any, other: Any) -> None:
     for old, new in zip(operation.results, other.results, strict=True):
         old.replace_all_uses_with(new)
+
+
+def _has_open_stride(ir: Any, type_: Any) -> bool:
+    try:
+        strides, _ = type_.get_strides_and_offset()
+    except RuntimeError:  # it has none
+        return False
+    return ir.ShapedType.get_dynamic_stride_or_offset() in strides
 
 
 def _static_strides(ir: Any, type_: Any) -> list[int] | None:

@@ -50,6 +50,13 @@ _TO_LLVM = (
     "cse",
 )
 
+_OF_VECTORS = ("vector.load", "vector.store")
+_BUFFER_ACCESSES = (
+    *("memref.load", "memref.store", *_OF_VECTORS),
+    *("vector.maskedload", "vector.maskedstore", "vector.gather", "vector.scatter"),
+    *("vector.expandload", "vector.compressstore"),
+)
+
 _CAST = "builtin.unrealized_conversion_cast"
 """Between an operation that was lowered and one that was not."""
 
@@ -89,12 +96,12 @@ def lower_to_llvm(module: Any, threads: int) -> None:
     _bits_as_bytes(module)
     _inline_scopes(module)
     reuse_scratch(module)
-    share_addresses(module)
+    is_open = share_addresses(module)
     _hide_second_trips(module)
     call_accurate_functions(module)
     _keep_to_itself(module)
     run_upstream(module, *_TO_LLVM)
-    forget_bounds(module)
+    forget_bounds(module, is_open=is_open)
     hide_constants(module)
     keep_marks(module)
     _check_lowered(module)
@@ -225,29 +232,38 @@ def _inline_scopes(module: Any) -> None:
 
 
 def _bits_as_bytes(module: Any) -> None:
-    """Load and store elements of less than a byte as bytes: MLIR 22 aborts on them.
+    """Load and store elements of less than a byte as bytes: MLIR 22 aborts on single ones, and
+    packs those of vectors. Raises UserError for other accesses of vectors to such.
 
     The descriptors of the two buffers are the same, so the cast between them goes away.
     """
     bindings = bindings_of(module)
     ir = bindings.ir
-    for access in find(module, "memref.load", "memref.store"):
+    for access in find(module, *_BUFFER_ACCESSES):
         operands = list(access.operands)
-        stored = [operands.pop(0)] if access.name == "memref.store" else []
+        stored = [operands.pop(0)] if access.name.endswith(".store") else []
         buffer, *indices = operands
         type_ = buffer.type
         if not isinstance(type_.element_type, ir.IntegerType) or type_.element_type.width >= 8:
             continue
+        if access.name not in _BUFFER_ACCESSES[:4]:
+            raise UserError(
+                f"'{access.name}' of elements of less than a byte is not lowered: extend them to "
+                "i8, or load and store them without a mask",
+                describe(access.location),
+            )
         with module.context, ir.InsertionPoint(access), access.location:
             byte = ir.IntegerType.get_signless(8)
             bytes_ = ir.MemRefType.get(type_.shape, byte, type_.layout, type_.memory_space)
             cast = ir.Operation.create(_CAST, results=[bytes_], operands=[buffer]).result
+            moved = stored[0].type if stored else access.result.type
+            wide = ir.VectorType.get(moved.shape, byte) if access.name in _OF_VECTORS else byte
             if stored:
-                bindings.memref.StoreOp(bindings.arith.extui(byte, stored[0]), cast, indices)
+                extended = bindings.arith.extui(wide, stored[0])
+                ir.Operation.create(access.name, [], [extended, cast, *indices])
             else:
-                loaded = bindings.memref.LoadOp(cast, indices).result
-                bits = bindings.arith.trunci(type_.element_type, loaded)
-                access.result.replace_all_uses_with(bits)
+                loaded = ir.Operation.create(access.name, [wide], [cast, *indices]).result
+                access.result.replace_all_uses_with(bindings.arith.trunci(moved, loaded))
         access.erase()
 
 

@@ -639,6 +639,76 @@ def test_parameters_keep_their_names_behind_text_that_is_not_ascii():
     assert [parameter.name for parameter in entry.parameters] == ["image", "weights"]
 
 
+@pytest.mark.parametrize(("kind", "dtype"), [("i1", np.bool_), ("i8", np.int8)])
+def test_vectors_of_bits_are_bytes_in_memory(kind, dtype):
+    type_ = f"memref<2x9x{kind}>"
+    text = f"""func.func @f(%m: {type_}, %v: {type_}, %s: {type_}) {{
+      %c0 = arith.constant 0 : index
+      %c1 = arith.constant 1 : index
+      %x = vector.load %m[%c1, %c1] : {type_}, vector<8x{kind}>
+      vector.store %x, %v[%c1, %c0] : {type_}, vector<8x{kind}>
+      %e = vector.extract %x[2] : {kind} from vector<8x{kind}>
+      memref.store %e, %s[%c0, %c1] : {type_}
+      return
+    }}"""
+    given = np.random.default_rng(0).integers(0, 2, (2, 9)).astype(dtype)
+    given[1, 3] = 1
+    vectors, single = np.zeros((2, 2, 9), dtype)
+    compile(text)["f"](given, vectors, single)
+    expected = np.zeros((2, 9), dtype)
+    expected[1, :8] = given[1, 1:]
+    np.testing.assert_array_equal(vectors, expected)
+    assert np.argwhere(single).tolist() == [[0, 1]]
+
+
+@pytest.mark.parametrize(
+    ("access", "message"),
+    [
+        (
+            "vector.maskedload %m[%c0], %mask, %bits : memref<8xi1>, vector<8xi1>, vector<8xi1> "
+            "into vector<8xi1>\nvector.store %x, %m[%c0] : memref<8xi1>, vector<8xi1>",
+            r":5:\d+: error: 'vector.maskedload' of elements of less than a byte is not lowered",
+        ),
+        (
+            "vector.load %n[%c0, %c0] : memref<8x8xf32>, vector<2x4xf32>\n"
+            "vector.store %x, %n[%c0, %c0] : memref<8x8xf32>, vector<2x4xf32>",
+            r":5:\d+: error: 'vector.load' cannot be lowered to LLVM",
+        ),
+    ],
+)
+def test_accesses_that_nothing_lowers_are_told_of(access, message):
+    text = f"""func.func @f(%m: memref<8xi1>, %n: memref<8x8xf32>) {{
+      %c0 = arith.constant 0 : index
+      %mask = vector.load %m[%c0] : memref<8xi1>, vector<8xi1>
+      %bits = arith.constant dense<false> : vector<8xi1>
+      %x = {access}
+      return
+    }}"""
+    with pytest.raises(UserError, match=message):
+        compile(text)
+
+
+@pytest.mark.parametrize("rows", [-8, 8])
+@pytest.mark.parametrize("columns", [-1, 1, "?"])
+def test_single_elements_where_a_stride_is_open(rows, columns):
+    """Products of constant indices and strides that are not known may be negative."""
+    type_ = f"memref<4x4xf32, strided<[{columns}, ?], offset: ?>>"
+    text = f"""func.func @f(%x: {type_}, %o: memref<1xf32>) {{
+      %c0 = arith.constant 0 : index
+      %c1 = arith.constant 1 : index
+      %c2 = arith.constant 2 : index
+      %v = memref.load %x[%c1, %c2] : {type_}
+      memref.store %v, %o[%c0] : memref<1xf32>
+      return
+    }}"""
+    step = -1 if columns == "?" else columns
+    memory = np.arange(64, dtype=np.float32)
+    x = np.lib.stride_tricks.as_strided(memory[32:], (4, 4), (4 * step, 4 * rows))
+    o = np.zeros(1, np.float32)
+    compile(text)["f"](x, o)
+    assert o[0] == 32 + step + 2 * rows
+
+
 @pytest.mark.parametrize("layout", ["strided<[-1, ?], offset: ?>", "strided<[-1, ?]>"])
 def test_strides_of_which_one_is_negative_and_one_open(layout):
     """What LLVM is told of the products of indices and strides must not say that they are
