@@ -670,14 +670,14 @@ def test_vectors_of_bits_are_bytes_in_memory(kind, dtype):
             r":5:\d+: error: 'vector.maskedload' of elements of less than a byte is not lowered",
         ),
         (
-            "vector.load %n[%c0, %c0] : memref<8x8xf32>, vector<2x4xf32>\n"
-            "vector.store %x, %n[%c0, %c0] : memref<8x8xf32>, vector<2x4xf32>",
+            "vector.load %n[%i, %c0] : memref<8x8xf32>, vector<2x4xf32>\n"
+            "vector.store %x, %n[%i, %c0] : memref<8x8xf32>, vector<2x4xf32>",
             r":5:\d+: error: 'vector.load' cannot be lowered to LLVM",
         ),
     ],
 )
 def test_accesses_that_nothing_lowers_are_told_of(access, message):
-    text = f"""func.func @f(%m: memref<8xi1>, %n: memref<8x8xf32>) {{
+    text = f"""func.func @f(%m: memref<8xi1>, %n: memref<8x8xf32>, %i: index) {{
       %c0 = arith.constant 0 : index
       %mask = vector.load %m[%c0] : memref<8xi1>, vector<8xi1>
       %bits = arith.constant dense<false> : vector<8xi1>
