@@ -44,17 +44,17 @@ class Mopt:
 
         workload, configuration = task.workload, task.configuration
         constant = task.weights if configuration.protocol.constant_weights else None
-        # plans of today's solver, and its time in that of preparing; but what was measured once
-        # holds for cold and warm runs alike
-        options: dict[str, Any] = {
-            "threads": configuration.threads,
-            "plan_cache": self.candidates > 1,
-            "candidates": self.candidates,
-        }
+        options: dict[str, Any] = {"threads": configuration.threads}
         if configuration.isa == "avx2":
             options |= {"machine": AVX2_MACHINE, "cpu": AVX2_CPU}
         if self.passes is None:
-            options |= {"require_tiled": True}
+            # plans of today's solver, and its time in that of preparing; but what was measured
+            # once holds for cold and warm runs alike
+            options |= {
+                "require_tiled": True,
+                "candidates": self.candidates,
+                "plan_cache": self.candidates > 1,
+            }
         else:
             options |= {"passes": self.passes}
         try:
