@@ -44,8 +44,9 @@ def share_addresses(module: Any) -> bool:
         operands, at = list(access.operands), _ACCESSES[access.name]
         buffer, end = operands[at], at + 1 + operands[at].type.rank
         parts = [_split(index) for index in operands[at + 1 : end]]
-        if any(isinstance(v.type, ir.VectorType) and v.type.rank > 1 for v in _moved(access)):
-            continue  # which nothing lowers
+        types = [value.type for value in (*access.results, *operands)]
+        if any(isinstance(type_, ir.VectorType) and type_.rank > 1 for type_ in types):
+            continue  # nothing lowers these
         strides = _static_strides(ir, buffer.type)
         if strides is None:
             is_open |= _has_open_stride(ir, buffer.type)
@@ -167,11 +168,6 @@ class _Shared:
         return memref.ReinterpretCastOp(
             row, buffer, [start], [], [], [dynamic], [reach], [1]
         ).result
-
-
-def _moved(access: Any) -> list[Any]:
-    """The values that an access loads or stores, among others."""
-    return [*access.results, *access.operands]
 
 
 def _replace_uses(operation: Any, other: Any) -> None:

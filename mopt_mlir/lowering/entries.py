@@ -238,12 +238,8 @@ def read_entry(function: Any) -> Entry:
 
     attribute = function.attributes[ENTRY]
     try:
-        return Entry(
-            function.attributes["sym_name"].value,
-            tuple(parameters(attribute["parameters"])),
-            tuple(parameters(attribute["results"])),
-            location,
-        )
+        given, returned = (tuple(parameters(attribute[key])) for key in ("parameters", "results"))
+        return Entry(name_of(function), given, returned, location)
     except (AttributeError, KeyError, TypeError, ValueError):
         raise UserError(
             f"'{ENTRY}': not as mopt-compile writes it; compile what it was made from", location

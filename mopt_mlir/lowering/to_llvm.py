@@ -50,9 +50,9 @@ _TO_LLVM = (
     "cse",
 )
 
-_OF_VECTORS = ("vector.load", "vector.store")
-_BUFFER_ACCESSES = (
-    *("memref.load", "memref.store", *_OF_VECTORS),
+_SINGLE = ("memref.load", "memref.store")
+_VECTORS = ("vector.load", "vector.store")
+_PARTIAL_VECTORS = (
     *("vector.maskedload", "vector.maskedstore", "vector.gather", "vector.scatter"),
     *("vector.expandload", "vector.compressstore"),
 )
@@ -239,14 +239,14 @@ def _bits_as_bytes(module: Any) -> None:
     """
     bindings = bindings_of(module)
     ir = bindings.ir
-    for access in find(module, *_BUFFER_ACCESSES):
+    for access in find(module, *_SINGLE, *_VECTORS, *_PARTIAL_VECTORS):
         operands = list(access.operands)
         stored = [operands.pop(0)] if access.name.endswith(".store") else []
         buffer, *indices = operands
         type_ = buffer.type
         if not isinstance(type_.element_type, ir.IntegerType) or type_.element_type.width >= 8:
             continue
-        if access.name not in _BUFFER_ACCESSES[:4]:
+        if access.name in _PARTIAL_VECTORS:
             raise UserError(
                 f"'{access.name}' of elements of less than a byte is not lowered: extend them to "
                 "i8, or load and store them without a mask",
@@ -257,7 +257,7 @@ def _bits_as_bytes(module: Any) -> None:
             bytes_ = ir.MemRefType.get(type_.shape, byte, type_.layout, type_.memory_space)
             cast = ir.Operation.create(_CAST, results=[bytes_], operands=[buffer]).result
             moved = stored[0].type if stored else access.result.type
-            wide = ir.VectorType.get(moved.shape, byte) if access.name in _OF_VECTORS else byte
+            wide = ir.VectorType.get(moved.shape, byte) if access.name in _VECTORS else byte
             if stored:
                 extended = bindings.arith.extui(wide, stored[0])
                 ir.Operation.create(access.name, [], [extended, cast, *indices])
