@@ -65,14 +65,6 @@ def bindings(package: str = "mlir") -> Bindings:
     return Bindings(package)
 
 
-def enclosing_module(operation: Any) -> Any:
-    """The innermost `builtin.module` around `operation`: where its symbols live."""
-    parent = operation.parent
-    while parent.operation.name != "builtin.module":
-        parent = parent.operation.parent
-    return parent.operation
-
-
 def bindings_of(handle: Any) -> Bindings:
     """The bindings that `handle` (a module, operation, context, pass manager, …) comes from.
 

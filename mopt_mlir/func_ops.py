@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from mopt_mlir.bindings import bindings_of, enclosing_module
+from mopt_mlir.bindings import bindings_of
+from mopt_mlir.operations import directly_in, enclosing_module
 
 VISIBILITY = "sym_visibility"
 """The attribute that functions which are private have."""
@@ -18,8 +19,13 @@ def functions_of(module: Any) -> list[Any]:
     return [op for op in _all_functions(module) if len(op.regions[0].blocks)]
 
 
+def public_functions(module: Any) -> list[Any]:
+    """Those of them that can be called from outside."""
+    return [function for function in functions_of(module) if is_public(function)]
+
+
 def declarations_of(module: Any) -> list[Any]:
-    """Those that have none: they are defined elsewhere."""
+    """The functions that have none: they are defined elsewhere."""
     return [op for op in _all_functions(module) if not len(op.regions[0].blocks)]
 
 
@@ -33,8 +39,7 @@ def parameter_given(call: Any, number: int) -> list[Any]:
 
 
 def _all_functions(module: Any) -> list[Any]:
-    operations = [op.operation for op in module.regions[0].blocks[0].operations]
-    return [op for op in operations if op.name == "func.func"]
+    return [op for op in directly_in(module) if op.name == "func.func"]
 
 
 def name_of(function: Any) -> str:

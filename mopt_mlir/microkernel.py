@@ -73,4 +73,5 @@ class Microkernel:
                 "make sense"
             )
         if sorted(self.reduction) != sorted(problem.reduction_dims):
-            raise DataError(f"microkernel.reduction must order {', '.join(problem.reduction_dims)}")
+            expected = ", ".join(problem.reduction_dims) or "nothing: no sum has a second product"
+            raise DataError(f"microkernel.reduction must order {expected}")

@@ -35,6 +35,28 @@ def find(root: Any, *names: str) -> list[Any]:
     return [operation for operation in inside(root) if operation.name in names]
 
 
+def directly_in(module: Any) -> list[Any]:
+    """The operations that stand in a module itself."""
+    return [view.operation for view in module.regions[0].blocks[0].operations]
+
+
+def ancestors(operation: Any) -> Iterator[Any]:
+    """The operations around one, the innermost first."""
+    while (around := operation.parent) is not None:
+        operation = around.operation
+        yield operation
+
+
+def enclosing_module(operation: Any) -> Any:
+    """The innermost `builtin.module` around `operation`: where its symbols live."""
+    return next(around for around in ancestors(operation) if around.name == "builtin.module")
+
+
+def defining_op(value: Any) -> Any | None:
+    """The operation that `value` is a result of; None if it is the argument of a block."""
+    return getattr(value.owner, "operation", None)
+
+
 def defined_by(operation: Any) -> Iterator[Any]:
     """The results of an operation, and the arguments of its blocks."""
     yield from operation.results

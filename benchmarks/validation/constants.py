@@ -39,7 +39,7 @@ def _weights_in_place() -> Rows:
         ],
         [
             "more of the time that weights which are read in place take from L3",
-            f"{packing.IN_PLACE_EXPOSED:.0%}; a quarter of it if they run along the output "
+            f"{packing.IN_PLACE_WAIT:.0%}; a quarter of it if they run along the output "
             "channels and operations take two slots",
             "sampled plans of Table 1 on Zen 4, Zen 5 and Granite Rapids; the other sets looked "
             "at, with channels last those on Zen 4",

@@ -17,6 +17,7 @@ from mopt_mlir.codegen.partials import Partials
 from mopt_mlir.codegen.ranges import Range
 from mopt_mlir.codegen.register_tile import RegisterTile
 from mopt_mlir.codegen.transpose import transpose
+from mopt_mlir.layouts import layout_of
 from mopt_mlir.problem import Problem
 from mopt_mlir.vector_access import dim_along_output, runs, storing_way
 
@@ -91,8 +92,8 @@ class Accumulators:
         bias, builder, vector_type = self.operands.bias, self.builder, self._vector_type
         if self.tile.kernel.lanes != channel:
             return builder.broadcast(vector_type, builder.load(bias, index, "bias"))
-        strides, _ = bias.type.get_strides_and_offset()
-        if strides[0] == 1:
+        layout = layout_of(bias.type)
+        if layout is not None and layout.strides == (1,):
             return builder.vector_load(bias, index, self.tile.kernel.vector, valid, "bias")
         vector = builder.zeros(vector_type)
         for lane in range(valid):

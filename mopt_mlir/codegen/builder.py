@@ -10,6 +10,8 @@ from mopt_mlir.bindings import Bindings
 from mopt_mlir.buffers import CHECKED
 from mopt_mlir.codegen.affine import AffineBuilder
 from mopt_mlir.codegen.index import Index
+from mopt_mlir.layouts import is_row_major, layout_of
+from mopt_mlir.operations import defining_op
 from mopt_mlir.vector_access import STORED_IN_PARTS_BYTES
 
 _LOCALITY = {"L1": 3, "L2": 2}
@@ -158,7 +160,7 @@ class Builder(AffineBuilder):
         ir, old = self.ir, memref.type
         shape = [prod(old.shape[i] for i in group) for group in groups]
         layout = None
-        if old.affine_map != ir.AffineMap.get_identity(old.rank, old.context):
+        if not is_row_major(old):
             strides, offset = old.get_strides_and_offset()
             inner = [[i for i in group if old.shape[i] > 1] or group[:1] for group in groups]
             layout = ir.StridedLayoutAttr.get(offset, [strides[axes[-1]] for axes in inner])
@@ -176,7 +178,8 @@ class Builder(AffineBuilder):
         index = self.ir.IndexType.get()
         pointer = memref_ops.ExtractAlignedPointerAsIndexOp(memref, loc=self.location).result
         element = self.constant(index, element_bytes(memref))
-        if memref.type.get_strides_and_offset()[1] != 0:
+        layout = layout_of(memref.type)
+        if layout is None or layout.offset != 0:
             offset = memref_ops.ExtractStridedMetadataOp(memref, loc=self.location).results[1]
             shift = arith.MulIOp(offset, element, loc=self.location).result
             pointer = arith.AddIOp(pointer, shift, loc=self.location).result
@@ -304,4 +307,5 @@ def _parts(valid: int) -> list[tuple[int, int]]:
 
 def _is_affine(value: Any) -> bool:
     """Whether affine accesses may use it: it is not from arithmetic beside them."""
-    return not getattr(value.owner, "name", "").startswith("arith.")
+    operation = defining_op(value)
+    return operation is None or not operation.name.startswith("arith.")

@@ -13,6 +13,7 @@ from mopt_mlir.codegen.lookahead import Lookahead
 from mopt_mlir.codegen.microkernel import emit_visit
 from mopt_mlir.codegen.operands import Operands, Panels
 from mopt_mlir.codegen.packing import emit_packing, panel_shape
+from mopt_mlir.codegen.panel_copy import panel_copy
 from mopt_mlir.codegen.partials import Partials, partials_size
 from mopt_mlir.codegen.place import Place
 from mopt_mlir.codegen.ranges import Range, Ranges, sizes_of, starts_of
@@ -26,13 +27,12 @@ from mopt_mlir.vector_access import keeps_sums_in_output
 
 @dataclass(frozen=True)
 class NestEmitter:
-    """Emits the loops of `plan` for `problem`; `constant_panels` are weights packed beforehand."""
+    """Emits the loops of `plan` for `problem`."""
 
     builder: Builder
     problem: Problem
     plan: Plan
     operands: Operands
-    constant_panels: Any = None
 
     def emit(self) -> None:
         """The whole nest at the current insertion point.
@@ -50,8 +50,8 @@ class NestEmitter:
     def _emit(self) -> None:
         ranges = {dim.name: Range.whole(dim.extent) for dim in self.problem.dims}
         place = Place(ranges, ranges, Upcoming.of(self.plan))
-        if self.constant_panels is not None:
-            place = replace(place, panels=self._panels(self.constant_panels, place.ranges))
+        if self.operands.panels is not None:
+            place = replace(place, panels=self._panels(self.operands.panels, place.ranges))
         nest, alone = self._nest, self.plan.cores == 1
         place = self._with_panels((*nest.shared, *nest.own) if alone else nest.shared, place)
         place = self._with_sums(nest.shared, place)
@@ -60,7 +60,7 @@ class NestEmitter:
 
     @cached_property
     def _nest(self) -> LoopNest:
-        constant = self.constant_panels is not None
+        constant = self.operands.panels is not None
         return LoopNest.of(self.problem, self.plan, constant_weights=constant)
 
     # ---- scratch memory ----------------------------------------------------------------------
@@ -123,15 +123,9 @@ class NestEmitter:
         ranges = place.ranges
         later = self._lookahead.next_block(ranges, place.share)
         panels = replace(self._panels(place.panel_memory, ranges), next_block=later)
-        emit_packing(
-            self.builder,
-            self.problem,
-            self.plan.microkernel,
-            self.operands.weights,
-            panels,
-            ranges,
-            packing.cores,
-        )
+        kernel, weights = self.plan.microkernel, self.operands.weights
+        copy = panel_copy(self.builder, self.problem, kernel, weights, panels, ranges)
+        emit_packing(copy, packing.cores)
         return replace(place, panels=panels, upcoming=place.upcoming.with_panels())
 
     # ---- loops -------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from mopt_mlir.codegen.builder import Builder
@@ -17,16 +17,24 @@ from mopt_mlir.problem import Tensor
 class Operands:
     """Memrefs whose axes are those of the problem's tensors.
 
-    The output starts from the scalar `fill`, from `bias` (a memref over the output channel), or,
-    if both are None, from what it holds. It is written past the caches if `nontemporal` is set.
+    There are either `weights`, or `panels` of all of them that were packed beforehand. The output
+    starts from the scalar `fill`, from `bias` (a memref over the output channel), or, if both are
+    None, from what it holds. It is written past the caches if `nontemporal` is set.
     """
 
     input: Any
     weights: Any
+    panels: Any
+    bias: Any
+    fill: Any
     output: Any
-    fill: Any = None
-    bias: Any = None
     nontemporal: bool = False
+
+    def present(self) -> dict[str, Any]:
+        """The values that there are, by name, in the order of a shared nest's parameters."""
+        named = {field.name: getattr(self, field.name) for field in fields(self)}
+        del named["nontemporal"]
+        return {name: value for name, value in named.items() if value is not None}
 
 
 def indices_of(tensor: Tensor, point: Mapping[str, Index]) -> list[Index]:

@@ -8,6 +8,7 @@ channel are zero, so that whole vectors can always be read.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from mopt_mlir.codegen.builder import Builder
 from mopt_mlir.codegen.index import Index
 from mopt_mlir.codegen.operands import Panels
-from mopt_mlir.codegen.panel_copy import PanelCopy, copy_panel
+from mopt_mlir.codegen.panel_copy import PanelCopy
 from mopt_mlir.codegen.ranges import Range
 from mopt_mlir.microkernel import Microkernel
 from mopt_mlir.problem import Problem
@@ -47,29 +48,17 @@ def pack_constant(problem: Problem, kernel: Microkernel, weights: NDArray[Any]) 
     return np.ascontiguousarray(np.moveaxis(split, 1, -1))
 
 
-def emit_packing(
-    builder: Builder,
-    problem: Problem,
-    kernel: Microkernel,
-    weights: Any,
-    panels: Panels,
-    ranges: Mapping[str, Range],
-    cores: int,
-) -> None:
-    """Copy the weights that `ranges` cover into `panels`; as many `cores` share the panels."""
-    extent, width = problem.extent(panels.channel), panels.width
-    copy = PanelCopy.of(builder, problem, kernel, weights, panels, ranges)
+def emit_packing(copy: PanelCopy, cores: int) -> None:
+    """Fill the panels of a block of weights, which as many `cores` share."""
+    builder, panels = copy.builder, copy.panels
+    extent, width = copy.problem.extent(panels.channel), panels.width
 
     def pack_panel(panel: Index) -> None:
         first = panels.starts[panels.channel] + panel * width
-
-        def fill(valid: int) -> None:
-            copy_panel(copy, panel, first, valid)
-
-        builder.whole_or_rest(first, width, extent, fill)
+        builder.whole_or_rest(first, width, extent, partial(copy.emit, panel, first))
 
     count = panels.memref.type.shape[0]
-    bounds = [Index(constant=count), *_cut(builder, panels, ranges[panels.channel])]
+    bounds = [Index(constant=count), *_cut(builder, panels, copy.ranges[panels.channel])]
     if count == 1:
         pack_panel(Index())
     elif cores > 1:

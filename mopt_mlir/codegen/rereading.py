@@ -37,12 +37,15 @@ class _Order:
         self._places: dict[Any, dict[Any, int]] = {}
 
     def place(self, user: Any, value: Any) -> int:
-        """That of what is around `user` in the block of `value`, or of `user` itself."""
+        """That of what is around `user` in the block of `value`, or of `user` itself: behind all of
+        them if it is in another block of the same region, which is run later."""
         block = value.owner.operation.block
         if block not in self._places:
             operations = (operation.operation for operation in block.operations)
             self._places[block] = {operation: place for place, operation in enumerate(operations)}
         places = self._places[block]
         while user not in places:
+            if user.block.region == block.region:
+                return len(places)
             user = user.parent.operation
         return places[user]

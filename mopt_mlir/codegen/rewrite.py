@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from hashlib import sha256
 from typing import Any
 
 from numpy.typing import NDArray
 
-from mopt_mlir.bindings import Bindings, enclosing_module
+from mopt_mlir.bindings import Bindings
 from mopt_mlir.buffers import ALIGNMENT
 from mopt_mlir.codegen.builder import Builder
 from mopt_mlir.codegen.nest import NestEmitter
@@ -19,20 +19,11 @@ from mopt_mlir.codegen.packing import pack_constant
 from mopt_mlir.codegen.rereading import keep_what_is_read_later
 from mopt_mlir.linalg.extract import Convolution
 from mopt_mlir.normal_form import Groups
-from mopt_mlir.operations import free_symbols
+from mopt_mlir.operations import enclosing_module, free_symbols
 from mopt_mlir.planning.planned import PlannedConvolution
 
 _DISTINCT = "mopt.distinct"
 """An attribute that differs from operation to operation."""
-
-
-@dataclass(frozen=True)
-class Site:
-    """The operands of one convolution as memrefs, at the place where its nest or call goes."""
-
-    operands: Operands
-    panels: Any
-    buffer: Any
 
 
 def rewrite(convolutions: Sequence[PlannedConvolution], bindings: Bindings) -> None:
@@ -51,16 +42,16 @@ def rewrite(convolutions: Sequence[PlannedConvolution], bindings: Bindings) -> N
         operation, (module, _) = planned.operation, key
         builder = Builder(bindings, operation.location, _block_of_function(operation))
         with bindings.ir.InsertionPoint(operation), operation.location:
-            site = _site(builder, planned, module, packed)
+            buffer = _output_buffer(builder, planned.convolution)
+            operands = _operands(builder, planned, buffer, module, packed)
             if uses[key] == 1:
-                nest = planned.problem, planned.plan, site.operands, site.panels
-                NestEmitter(builder, *nest).emit()
+                NestEmitter(builder, planned.problem, planned.plan, operands).emit()
             else:
                 if key not in functions:
-                    functions[key] = _outline(builder, planned, site, module)
-                bindings.func.CallOp(functions[key], [value for _, value in _present(site)])
+                    functions[key] = _outline(builder, planned, operands, module)
+                bindings.func.CallOp(functions[key], list(operands.present().values()))
             if planned.convolution.on_tensors:
-                result = _to_tensor(builder, site.buffer, planned.convolution.output.type)
+                result = _to_tensor(builder, buffer, planned.convolution.output.type)
                 operation.results[0].replace_all_uses_with(result)
                 results.append(result)
         superfluous = _superfluous(planned)  # read off the operation, which has to be there for it
@@ -83,25 +74,29 @@ def _block_of_function(operation: Any) -> Any:
 # ---- one site ----------------------------------------------------------------------------------
 
 
-def _site(
-    builder: Builder, planned: PlannedConvolution, module: Any, packed: dict[tuple[Any, ...], str]
-) -> Site:
+def _operands(
+    builder: Builder,
+    planned: PlannedConvolution,
+    buffer: Any,
+    module: Any,
+    packed: dict[tuple[Any, ...], str],
+) -> Operands:
+    """Those of one convolution, of which the output is `buffer`, where its nest or call goes."""
     convolution, groups = planned.convolution, planned.groups
-    buffer = _output_buffer(builder, convolution)
     fill, bias = _initial(builder, convolution)
     panels = weights = None
     if planned.packs_constant:
         panels = _constant_panels(builder, planned, module, packed)
     else:
         weights = _view(builder, convolution.weights, groups, "weights")
-    operands = Operands(
-        _view(builder, convolution.input, groups, "input"),
-        weights,
-        builder.collapse(buffer, groups["output"], "output"),
-        fill,
-        bias,
+    return Operands(
+        input=_view(builder, convolution.input, groups, "input"),
+        weights=weights,
+        panels=panels,
+        bias=bias,
+        fill=fill,
+        output=builder.collapse(buffer, groups["output"], "output"),
     )
-    return Site(operands, panels, buffer)
 
 
 def _view(builder: Builder, value: Any, groups: Groups, name: str) -> Any:
@@ -225,43 +220,18 @@ def _sources(weights: Any) -> list[Any]:
 # ---- shared nests ------------------------------------------------------------------------------
 
 
-def _present(site: Site) -> list[tuple[str, Any]]:
-    """The operands that there are, with their names, in the order of a shared nest's parameters."""
-    named = {
-        "input": site.operands.input,
-        "weights": site.operands.weights,
-        "panels": site.panels,
-        "bias": site.operands.bias,
-        "fill": site.operands.fill,
-        "output": site.operands.output,
-    }
-    return [(name, value) for name, value in named.items() if value is not None]
-
-
-def _outline(builder: Builder, planned: PlannedConvolution, site: Site, module: Any) -> Any:
+def _outline(builder: Builder, planned: PlannedConvolution, operands: Operands, module: Any) -> Any:
     """A private function with the nest of `planned`, whose parameters are the operands."""
     ir, func = builder.ir, builder.bindings.func
-    present = _present(site)
+    present = operands.present()
+    types = [value.type for value in present.values()]
     name = next(free_symbols(module, "convolution"))
     with ir.InsertionPoint.at_block_begin(module.regions[0].blocks[0]):
-        function = func.FuncOp(
-            name, ([value.type for _, value in present], []), visibility="private"
-        )
-    locations = [builder.named(parameter) for parameter, _ in present]
-    block = ir.Block.create_at_start(function.body, [value.type for _, value in present], locations)
-    arguments = {
-        parameter: argument
-        for (parameter, _), argument in zip(present, block.arguments, strict=True)
-    }
+        function = func.FuncOp(name, (types, []), visibility="private")
+    block = ir.Block.create_at_start(function.body, types, list(map(builder.named, present)))
     inside = Builder(builder.bindings, builder.location, block)
+    parameters = replace(operands, **dict(zip(present, block.arguments, strict=True)))
     with ir.InsertionPoint(block):
-        operands = Operands(
-            arguments["input"],
-            arguments.get("weights"),
-            arguments["output"],
-            arguments.get("fill"),
-            arguments.get("bias"),
-        )
-        NestEmitter(inside, planned.problem, planned.plan, operands, arguments.get("panels")).emit()
+        NestEmitter(inside, planned.problem, planned.plan, parameters).emit()
         func.ReturnOp([])
     return function

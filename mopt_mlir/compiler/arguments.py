@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
-from mopt_mlir.buffers import ALIGNMENT, aligned_bytes
+from mopt_mlir.buffers import ALIGNMENT
 from mopt_mlir.diagnostics import UserError
-from mopt_mlir.lowering.arrays import DTYPES
+from mopt_mlir.lowering.arrays import DTYPES, allocate, completed, reach
 from mopt_mlir.lowering.entries import Entry, Parameter
 
 
 def random_arguments(entry: Entry, seed: int = 0) -> list[Any]:
     """Arguments for a function: reals from the normal distribution, integers from 0 to 7.
 
-    What a type leaves open of strides is dense. Raises UserError if a shape is not static.
+    What a type leaves open of strides is such that no two elements share memory. Raises UserError
+    if a shape is not static.
     """
     generator = np.random.default_rng(seed)
     inputs = [p for p in entry.parameters if p.access != "result"]
@@ -33,8 +32,10 @@ def random_arguments(entry: Entry, seed: int = 0) -> list[Any]:
 
 
 def bytes_of(parameter: Parameter) -> int:
+    """The bytes of a scalar, or from the first to the last of a buffer; open sizes count as 1."""
     shape = [1 if size is None else size for size in parameter.shape or ()]
-    return _elements(shape, _steps(shape, parameter.strides)) * DTYPES[parameter.element].itemsize
+    begin, end = reach(shape, _strides(shape, parameter), DTYPES[parameter.element].itemsize)
+    return end - begin
 
 
 def _random(parameter: Parameter, generator: np.random.Generator) -> Any:
@@ -42,32 +43,16 @@ def _random(parameter: Parameter, generator: np.random.Generator) -> Any:
     if parameter.shape is None:
         return _numbers(generator, dtype, 1)[0]
     shape = [size or 0 for size in parameter.shape]
-    steps = _steps(shape, parameter.strides)
-    strides = [step * dtype.itemsize for step in steps]
-    size = _elements(shape, steps) * dtype.itemsize
-    first = sum((n - 1) * -step for n, step in zip(shape, steps, strict=True) if n and step < 0)
     alignment = max(ALIGNMENT, parameter.alignment)
-    ahead = -first * dtype.itemsize % alignment
-    buffer = aligned_bytes(ahead + size, alignment)[ahead:].view(dtype)
-    buffer[:] = _numbers(generator, dtype, buffer.size)
-    return as_strided(buffer[first:], shape, strides)
+    memory, array = allocate(shape, _strides(shape, parameter), dtype, alignment)
+    memory[:] = _numbers(generator, dtype, memory.size)
+    return array
 
 
-def _elements(shape: Sequence[int], steps: Sequence[int]) -> int:
-    """How many lie between the first and the last of an array, with both; one of an empty one."""
-    if 0 in shape:
-        return 1
-    return 1 + sum((n - 1) * abs(step) for n, step in zip(shape, steps, strict=True))
-
-
-def _steps(shape: Sequence[int], strides: Sequence[int | None]) -> list[int]:
-    """The strides in elements; those that are open as if nothing lay between elements."""
-    steps: list[int] = []
-    dense = 1
-    for extent, stride in zip(reversed(shape), reversed(strides), strict=True):
-        steps.insert(0, dense if stride is None else stride)
-        dense = max(dense, abs(steps[0]) * extent)
-    return steps
+def _strides(shape: list[int], parameter: Parameter) -> list[int]:
+    size = DTYPES[parameter.element].itemsize
+    known = [None if stride is None else stride * size for stride in parameter.strides]
+    return completed(shape, known, size)
 
 
 def _numbers(generator: np.random.Generator, dtype: np.dtype[Any], count: int) -> NDArray[Any]:

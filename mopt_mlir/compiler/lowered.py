@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from mopt_mlir.diagnostics import NOT_TILED, Diagnostic, UserError, current_sink, emit, sink
-from mopt_mlir.func_ops import functions_of, name_of
+from mopt_mlir.func_ops import name_of, public_functions
 from mopt_mlir.lowering.entries import Entry, entry_functions, read_entry
 from mopt_mlir.lowering.kept_requirements import keep_requirements, kept_requirements
 from mopt_mlir.lowering.requirements import Requirement, requirements
@@ -34,7 +34,7 @@ def lower_module(module: Any, options: CompileOptions) -> LoweredModule:
 
     Raises UserError, or Failure after diagnostics.
     """
-    demands = _kept(module) | {name_of(f): requirements(f) for f in functions_of(module)}
+    demands = _kept(module) | {name_of(f): requirements(f) for f in public_functions(module)}
     with _fallback_reported(options.require_tiled):
         run_passes(module, options.first_passes())
     run_passes(module, create("mopt-lower-to-llvm", threads=options.threads))

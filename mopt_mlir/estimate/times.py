@@ -26,7 +26,7 @@ from mopt_mlir.model.cost import (
     prediction_of,
 )
 from mopt_mlir.model.microkernel import tile_kinds, vector_slots
-from mopt_mlir.model.packing import PACK_CYCLES, PACK_PASSES, in_place_exposed, pack_cycles
+from mopt_mlir.model.packing import PACK_CYCLES, PACK_PASSES, in_place_wait, pack_cycles
 from mopt_mlir.model.rates import OUTPUT_PASSES
 from mopt_mlir.plan import Plan, Prediction
 from mopt_mlir.problem import Problem
@@ -68,7 +68,7 @@ def estimate(problem: Problem, machine: Machine, plan: Plan) -> Prediction:
     seconds = {**predicted.seconds, "compute": cycles / found.rates.cycles, "packing": packing}
     # lines that a register tile evicts of itself are paid for in its cycles
     _, again = evicted_again(problem, machine, plan)
-    rows = in_place_exposed(problem, machine, plan.microkernel) * _of_rows(plan, predicted, volumes)
+    rows = in_place_wait(problem, machine, plan.microkernel) * _of_rows(plan, predicted, volumes)
     for resource in FILLED_FROM.values():
         moved = sum(found.volumes[resource].values())
         waited = _waited_for(resource, volumes[resource]) - (again if resource == "L2" else 0.0)

@@ -21,11 +21,11 @@ from mopt_mlir.model.microkernel import (
     TileCounts,
     TileKind,
     TileOperations,
-    exposed,
     load_cycles,
     loop_cycles,
     norm,
     tiles_of,
+    waiting_part,
 )
 from mopt_mlir.model.volume import Pieces, cut
 from mopt_mlir.plan import Plan
@@ -162,7 +162,7 @@ def _visit_cycles(machine: Machine, tile: TileOperations, visits: Visits) -> flo
     in_flight = 1 + WINDOW / operations
     chain = (steps * machine.fma_latency + DRAIN_CYCLES) / in_flight
     loops = machine.loop_cycles or loop_cycles(tile.slots)
-    loops += RESTART_CYCLES * visits.restarts * exposed(tile.slots)
+    loops += RESTART_CYCLES * visits.restarts * waiting_part(tile.slots)
     waiting = steps * (loops + tile.waiting_cycles)
     evicted = tile.evicted_cycles + EVICTED_SUMS_CYCLES * visits.evicted
     saved = machine.saved_line_cycles or SAVED_LINE_CYCLES

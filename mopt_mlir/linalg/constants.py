@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mopt_mlir.bindings import Bindings, enclosing_module
+from mopt_mlir.bindings import Bindings
 from mopt_mlir.linalg.resources import resource_bytes
+from mopt_mlir.operations import defining_op, enclosing_module
 from mopt_mlir.problem import ElementType
 
 DTYPES: Mapping[ElementType, np.dtype[Any]] = {
@@ -26,9 +27,9 @@ def constant_value(value: Any, bindings: Bindings) -> NDArray[Any] | None:
     `memref.get_global` of a constant global, and through `memref.cast`; None if `value` comes from
     elsewhere, may be written, or its elements are not in the module.
     """
-    if isinstance(value.owner, bindings.ir.Block):
+    owner = defining_op(value)
+    if owner is None:
         return None
-    owner = value.owner.operation
     if owner.name == "arith.constant":
         return _elements(owner, "value", bindings)
     if owner.name == "bufferization.to_buffer":

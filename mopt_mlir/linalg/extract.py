@@ -14,8 +14,10 @@ from typing import Any
 
 from mopt_mlir.bindings import Bindings
 from mopt_mlir.buffers import ADDRESSABLE_BYTES
+from mopt_mlir.layouts import Layout, layout_of
 from mopt_mlir.linalg.initializer import Initializer, initializer_of
 from mopt_mlir.linalg.memory import Memory
+from mopt_mlir.operations import ancestors
 from mopt_mlir.problem import (
     TENSORS,
     Dim,
@@ -78,15 +80,15 @@ def extract(operation: Any, bindings: Bindings, memory: Memory | None = None) ->
         _check_type(type_, bindings)
     (element,) = {str(type_.element_type) for type_ in types}  # or its body would convert them
     on_tensors = isinstance(types[2], bindings.ir.RankedTensorType)  # all of them, MLIR sees to it
+    memory = memory or Memory(bindings)
     if not on_tensors:
-        _check_output(operation)
+        _check_output(operation, memory)
     problem = _problem(operation, types, ElementType(element), bindings)
     try:
         problem.check_size()
     except NoPlanError as error:
         raise UnsupportedError(str(error)) from None
     output = operation.operands[2]
-    memory = memory or Memory(bindings)
     initializer = initializer_of(operation, output, problem, on_tensors, memory)
     problem = replace(problem, accumulates=initializer is None)
     return Convolution(operation, problem, on_tensors, initializer)
@@ -101,16 +103,16 @@ def _why_not(operation: Any) -> str:
 def _check_place(operation: Any, bindings: Bindings) -> None:
     """Raise UnsupportedError outside of functions, and inside of other symbol tables, such as a
     module of kernels for a GPU: they have no place for the globals and functions we generate."""
-    parent = operation.parent
-    if parent is not None and parent.operation.name == "builtin.module":
-        raise UnsupportedError("it is in no function")
-    while parent is not None and parent.operation.name != "builtin.module":
+    for depth, around in enumerate(ancestors(operation)):
+        if around.name == "builtin.module":
+            if depth == 0:
+                raise UnsupportedError("it is in no function")
+            return
         try:
-            bindings.ir.SymbolTable(parent.operation)
+            bindings.ir.SymbolTable(around)
         except TypeError:
-            parent = parent.operation.parent
             continue
-        raise UnsupportedError(f"it is in a {parent.operation.name}")
+        raise UnsupportedError(f"it is in a {around.name}")
 
 
 def _check_body(operation: Any) -> None:
@@ -122,6 +124,8 @@ def _check_body(operation: Any) -> None:
         if _adds_products(block):
             return
         raise UnsupportedError("its body does not add input times weights to the output")
+    if "complex.mul" in body:
+        raise UnsupportedError("its elements are complex; f32 and f64 are supported")
     if "arith.muli" in body:
         raise UnsupportedError("its elements are integers; f32 and f64 are supported")
     if "math.fma" in body:
@@ -164,12 +168,12 @@ def _check_type(type_: Any, bindings: Bindings) -> None:
         raise UnsupportedError(f"its operand type {type_} is in another memory space")
 
 
-def _check_output(operation: Any) -> None:
+def _check_output(operation: Any, memory: Memory) -> None:
     """Only memory of its own: what a nest writes, and what initialised it before, is not to be read
     again. (Buffers that merely may overlap are the caller's business, as for linalg itself.)"""
     *inputs, output = operation.operands
     for name, operand in zip(TENSORS[:-1], inputs, strict=True):
-        if operand == output:
+        if memory.whole(operand) == memory.whole(output):
             raise UnsupportedError(f"its output is its {name}, too; give it another buffer")
 
 
@@ -331,18 +335,16 @@ def _steps(type_: Any, bindings: Bindings) -> tuple[int | None, ...]:
             strides.append(step)
             step *= size
         return tuple(reversed(strides))
-    try:
-        found, _ = type_.get_strides_and_offset()
-    except (ValueError, RuntimeError):
-        raise UnsupportedError(f"the layout of {type_} is not strided") from None
-    unknown = ir.ShapedType.get_dynamic_stride_or_offset()
+    layout = layout_of(type_)
+    if layout is None:
+        raise UnsupportedError(f"the layout of {type_} is not strided")
     return tuple(
-        None if stride == unknown or stride < 0 or _overlap(axis, type_.shape, found) else stride
-        for axis, stride in enumerate(found)
+        None if stride is None or stride < 0 or _overlap(axis, type_.shape, layout) else stride
+        for axis, stride in enumerate(layout.strides)
     )
 
 
-def _overlap(axis: int, shape: list[int], strides: list[int]) -> bool:
+def _overlap(axis: int, shape: list[int], layout: Layout) -> bool:
     """Whether rows along the axis after `axis` begin inside of the rows before them.
 
     If only a part of each row is read, these parts may follow each other in memory, but the rows
@@ -350,5 +352,7 @@ def _overlap(axis: int, shape: list[int], strides: list[int]) -> bool:
     """
     if axis + 1 == len(shape) or shape[axis] == 1:
         return False
-    step, unit = strides[axis : axis + 2]
-    return unit != 0 and step % unit == 0 and 0 < step // unit < shape[axis + 1]
+    step, unit = layout.strides[axis : axis + 2]
+    if not step or not unit:
+        return False
+    return step % unit == 0 and 0 < step // unit < shape[axis + 1]

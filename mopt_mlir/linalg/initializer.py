@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from mopt_mlir.bindings import Bindings
+from mopt_mlir.layouts import layout_of
 from mopt_mlir.linalg.memory import Memory
+from mopt_mlir.operations import defining_op
 from mopt_mlir.problem import Problem, Role
 
 
@@ -42,14 +44,15 @@ def initializer_of(
     nothing that is between them could tell whether it is done later."""
     if not on_tensors:
         return _initializer_in_memory(operation, output, problem, memory)
-    if isinstance(output.owner, memory.bindings.ir.Block):
-        return None
-    return _initializer(output.owner.operation, problem, memory.bindings)
+    writer = defining_op(output)
+    return None if writer is None else _initializer(writer, problem, memory.bindings)
 
 
 def _initializer_in_memory(
     operation: Any, output: Any, problem: Problem, memory: Memory
 ) -> Initializer | None:
+    if any(memory.may_coincide(value, output) for value in list(operation.operands)[:-1]):
+        return None  # it reads what was written
     writer, between = _previous_writer(operation, output, memory)
     found = None if writer is None else _initializer(writer, problem, memory.bindings)
     if found is None or not found.has_bias:
@@ -84,7 +87,7 @@ def _initializer(writer: Any, problem: Problem, bindings: Bindings) -> Initializ
         return Initializer(writer)
     k = problem.by_role(Role.OUT_CHANNEL)
     channel = [i for i, axis in enumerate(problem.output.axes) if k and axis.dims == k]
-    if not channel or axes != channel or not _has_strides(source.type, bindings):
+    if not channel or axes != channel or not _is_strided(source.type, bindings):
         return None
     return Initializer(writer, has_bias=True)
 
@@ -113,12 +116,6 @@ def _broadcast_axes(writer: Any, bindings: Bindings) -> list[int] | None:
     return [loop.position for loop in loops]
 
 
-def _has_strides(type_: Any, bindings: Bindings) -> bool:
+def _is_strided(type_: Any, bindings: Bindings) -> bool:
     """Whether elements lie at a fixed distance, as in anything but a memref with another layout."""
-    if isinstance(type_, bindings.ir.RankedTensorType):
-        return True
-    try:
-        type_.get_strides_and_offset()
-    except (ValueError, RuntimeError):
-        return False
-    return True
+    return isinstance(type_, bindings.ir.RankedTensorType) or layout_of(type_) is not None

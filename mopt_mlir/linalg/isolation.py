@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from mopt_mlir.bindings import Bindings, enclosing_module
+from mopt_mlir.bindings import Bindings
 from mopt_mlir.buffers import ALIGNMENT
 from mopt_mlir.linalg.extract import Convolution
+from mopt_mlir.operations import enclosing_module
 
 ENTRY = "convolution"
 """The name of the function in such a module."""

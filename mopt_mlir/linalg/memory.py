@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from mopt_mlir.bindings import Bindings, enclosing_module
+from mopt_mlir.bindings import Bindings
 from mopt_mlir.buffers import VIEWS
 from mopt_mlir.func_ops import name_of
-from mopt_mlir.operations import count_inputs, find, inside
+from mopt_mlir.operations import count_inputs, defining_op, enclosing_module, find, inside
 
 _CONFINED = ("arith.", "linalg.", "math.", "memref.")
 """Dialects whose operations access the memory of their operands only."""
@@ -23,6 +24,10 @@ _ACCESS_NOTHING = VIEWS | {
     "tensor.empty",
 }
 """Operations that access no elements of floats (the shape that `memref.reshape` reads has none)."""
+
+
+_PARTS = frozenset({"memref.reinterpret_cast", "memref.subview", "memref.view"})
+"""Views that may be of a part of a buffer."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +55,8 @@ class Memory:
         self._blocks: dict[Any, list[Any]] = {}  # the operations of each
         self._numbers: dict[Any, int] = {}  # of these operations in their blocks
         self._accesses: dict[Any, tuple[_Access, ...]] = {}  # by operation
-        self._called: dict[Any, frozenset[str]] = {}  # by module
+        self._origins: dict[Any, _Origin | None] = {}  # by buffer
+        self._uses: dict[Any, dict[str, list[Any]]] = {}  # of functions, by module and name
 
     def before(self, operation: Any) -> Iterator[Any]:
         """The operations in front of `operation` in its block, the nearest first."""
@@ -67,6 +73,20 @@ class Memory:
         to that, unless it is the module itself.
         """
         return self._may_be_one(self._origin(one), self._origin(other))
+
+    def may_coincide(self, one: Any, other: Any) -> bool:
+        """Whether two buffers may be the same one, which may be a part of another. Different parts
+        of one are taken to lie apart."""
+        one, other = self.whole(one), self.whole(other)
+        if one == other:
+            return True
+        return not _is_part(one) and not _is_part(other) and self.may_share(one, other)
+
+    def whole(self, buffer: Any) -> Any:
+        """The buffer, or the part of one, that `buffer` is another form of."""
+        while (view := defining_op(buffer)) is not None and view.name in VIEWS - _PARTS:
+            buffer = view.operands[0]
+        return buffer
 
     def may_access(self, operation: Any, buffer: Any, *, by_writing: bool = False) -> bool:
         """Whether an operation, or one inside of it, may read or write elements of `buffer`, or may
@@ -98,18 +118,39 @@ class Memory:
         buffers = ir.MemRefType | ir.UnrankedMemRefType
         return isinstance(value.type, buffers | ir.RankedTensorType | ir.UnrankedTensorType)
 
-    def _may_be_one(self, one: _Origin | None, other: _Origin | None) -> bool:
+    def _may_be_one(
+        self,
+        one: _Origin | None,
+        other: _Origin | None,
+        seen: frozenset[tuple[_Origin, _Origin]] = frozenset(),
+    ) -> bool:
+        """Whether two origins may be the same memory; `seen` are those that callers ask it for."""
         if one is None or other is None or one == other:
             return True
         parameters = [origin.identity for origin in (one, other) if origin.kind == "parameter"]
-        if not parameters or not {one.kind, other.kind} <= {"parameter", "variable"}:
+        if not parameters or (one, other) in seen:
             return False
-        return self._is_called(parameters[0].owner.owner)
+        seen |= {(one, other)}
+        return any(
+            use.name != "func.call"
+            or self._may_be_one(self._given(one, use), self._given(other, use), seen)
+            for use in self._uses_of(parameters[0].owner.owner)
+        )
+
+    def _given(self, origin: _Origin, call: Any) -> _Origin | None:
+        """What `origin`, which may be a parameter of the function called, is to the caller."""
+        if origin.kind != "parameter":
+            return origin
+        return self._origin(call.operands[origin.identity.arg_number])
 
     def _origin(self, buffer: Any) -> _Origin | None:
         """What `buffer` is a part of; None if that is not known."""
-        while not isinstance(buffer.owner, self.bindings.ir.Block):
-            owner = buffer.owner.operation
+        if buffer not in self._origins:
+            self._origins[buffer] = self._origin_of(buffer)
+        return self._origins[buffer]
+
+    def _origin_of(self, buffer: Any) -> _Origin | None:
+        while (owner := defining_op(buffer)) is not None:
             if owner.name in ("memref.alloc", "memref.alloca"):
                 return _Origin("allocation", buffer)
             if owner.name == "memref.get_global":
@@ -129,11 +170,17 @@ class Memory:
         is_constant = is_known and "constant" in symbols[name.value].operation.attributes
         return _Origin("constant" if is_constant else "variable", name)
 
-    def _is_called(self, function: Any) -> bool:
-        """Whether anything in its module calls `function`, or may."""
+    def _uses_of(self, function: Any) -> list[Any]:
+        """The calls of `function` in its module, and pointers to it."""
         module = enclosing_module(function)
-        if module not in self._called:
-            uses = {"func.call": "callee", "func.constant": "value"}
-            found = find(module, *uses)
-            self._called[module] = frozenset(use.attributes[uses[use.name]].value for use in found)
-        return name_of(function) in self._called[module]
+        if module not in self._uses:
+            names = {"func.call": "callee", "func.constant": "value"}
+            uses = self._uses[module] = defaultdict(list)
+            for use in find(module, *names):
+                uses[use.attributes[names[use.name]].value].append(use)
+        return self._uses[module].get(name_of(function), [])
+
+
+def _is_part(buffer: Any) -> bool:
+    view = defining_op(buffer)
+    return view is not None and view.name in _PARTS

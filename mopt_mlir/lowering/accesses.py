@@ -14,6 +14,7 @@ from mopt_mlir.lowering.entries import (
     read_entry,
     write_entry,
 )
+from mopt_mlir.operations import directly_in
 
 _READS = {
     ("llvm.load", 0),
@@ -38,9 +39,7 @@ def mark_accesses(module: Any) -> None:
     What cannot be seen through (a call out of the module, a pointer that is stored) is a write.
     """
     functions = {
-        op.attributes["sym_name"].value: op.operation
-        for op in module.regions[0].blocks[0].operations
-        if op.operation.name == "llvm.func"
+        op.attributes["sym_name"].value: op for op in directly_in(module) if op.name == "llvm.func"
     }
     for function in entry_functions(module):
         if function.attributes["sym_name"].value.startswith(C_INTERFACE):

@@ -16,8 +16,9 @@ from typing import Any
 
 from mopt_mlir.bindings import Bindings, bindings_of
 from mopt_mlir.buffers import ADDRESSABLE_BYTES
-from mopt_mlir.lowering.values import constant
-from mopt_mlir.operations import find
+from mopt_mlir.layouts import is_row_major, layout_of
+from mopt_mlir.lowering.values import constant, operands_of
+from mopt_mlir.operations import defining_op, find
 
 _ACCESSES = {
     "memref.load": 0,
@@ -49,7 +50,8 @@ def share_addresses(module: Any) -> bool:
             continue  # nothing lowers these
         strides = _static_strides(ir, buffer.type)
         if strides is None:
-            is_open |= _has_open_stride(ir, buffer.type)
+            layout = layout_of(buffer.type)
+            is_open |= layout is not None and None in layout.strides
             continue
         is_constant = all(varying is None for varying, _ in parts)
         if is_constant and all(stride >= 0 for stride in strides):
@@ -99,9 +101,9 @@ def forget_bounds(module: Any, *, is_open: bool) -> None:
         is_counted = is_open and all(
             _is_natural(value) or value in counted or _is_counter(value) for value in operands
         )
-        is_sure = sum_.name == "llvm.add" or any(map(_is_natural, operands))
-        if is_open and sum_.name == "llvm.mul":
-            is_sure = is_sure and is_counted
+        is_sure = not any(map(_is_negative, operands))
+        if sum_.name == "llvm.mul":
+            is_sure = is_sure and any(map(_is_natural, operands)) and (is_counted or not is_open)
         if is_sure and unsure.isdisjoint(operands):
             if is_counted:
                 counted.add(sum_.result)
@@ -115,17 +117,30 @@ def forget_bounds(module: Any, *, is_open: bool) -> None:
 
 def _is_counter(value: Any) -> bool:
     """Whether it may be what a loop counts: an argument of a block inside of a function."""
-    block = value.owner
-    return not hasattr(block, "name") and block != block.owner.operation.regions[0].blocks[0]
+    if defining_op(value) is not None:
+        return False
+    return bool(value.owner != value.owner.owner.operation.regions[0].blocks[0])
 
 
 def _is_natural(value: Any) -> bool:
     """Whether it is a constant that is not negative."""
-    owner = value.owner
-    if getattr(owner, "name", "") != "llvm.mlir.constant" or value.type.width > _WORD_BITS:
-        return False  # the bindings end the process where they cannot tell a value
-    known = getattr(owner.attributes["value"], "value", -1)
-    return isinstance(known, int) and known >= 0
+    known = _known(value)
+    return known is not None and known >= 0
+
+
+def _is_negative(value: Any) -> bool:
+    """Whether it is a constant that is negative."""
+    known = _known(value)
+    return known is not None and known < 0
+
+
+def _known(value: Any) -> int | None:
+    """The value of an integer that is constant."""
+    operation = defining_op(value)
+    if operation is None or operation.name != "llvm.mlir.constant" or value.type.width > _WORD_BITS:
+        return None  # the bindings end the process where they cannot tell a value
+    known = getattr(operation.attributes["value"], "value", None)
+    return known if isinstance(known, int) else None
 
 
 @dataclass(frozen=True)
@@ -152,19 +167,18 @@ class _Shared:
 
     def _view(self, buffer: Any, strides: Sequence[int], indices: Sequence[Any]) -> Any:
         ir, arith, memref = self.bindings.ir, self.bindings.arith, self.bindings.memref
-        type_ = buffer.type
-        _, offset = type_.get_strides_and_offset()
+        type_, layout = buffer.type, layout_of(buffer.type)
         dynamic = ir.ShapedType.get_dynamic_stride_or_offset()
-        if offset == dynamic:
+        if layout is None or layout.offset is None:
             start = memref.ExtractStridedMetadataOp(buffer).results[1]
         else:
-            start = self.constant(offset)
+            start = self.constant(layout.offset)
         for value, stride in zip(indices, strides, strict=True):
             if value is not None:
                 start = arith.addi(start, arith.muli(value, self.constant(stride)))
         reach = _reach(type_.shape, strides)
-        layout = ir.StridedLayoutAttr.get(dynamic, [1])
-        row = ir.MemRefType.get([reach], type_.element_type, layout, type_.memory_space)
+        dense = ir.StridedLayoutAttr.get(dynamic, [1])
+        row = ir.MemRefType.get([reach], type_.element_type, dense, type_.memory_space)
         return memref.ReinterpretCastOp(
             row, buffer, [start], [], [], [dynamic], [reach], [1]
         ).result
@@ -175,25 +189,18 @@ def _replace_uses(operation: Any, other: Any) -> None:
         old.replace_all_uses_with(new)
 
 
-def _has_open_stride(ir: Any, type_: Any) -> bool:
-    try:
-        strides, _ = type_.get_strides_and_offset()
-    except RuntimeError:  # it has none
-        return False
-    return ir.ShapedType.get_dynamic_stride_or_offset() in strides
-
-
 def _static_strides(ir: Any, type_: Any) -> list[int] | None:
     """Elements from one index to the next, along each dimension of a buffer of known shape; None
     if that is not known, not the same everywhere, or there is no element."""
-    identity = ir.AffineMap.get_identity(type_.rank, type_.context)
-    if not isinstance(type_.layout, ir.StridedLayoutAttr) and type_.affine_map != identity:
+    if not isinstance(type_.layout, ir.StridedLayoutAttr) and not is_row_major(type_):
         return None
-    strides, _ = type_.get_strides_and_offset()
-    dynamic = ir.ShapedType.get_dynamic_stride_or_offset()
-    if not type_.has_static_shape or dynamic in strides or 0 in type_.shape:
+    layout = layout_of(type_)
+    if layout is None or not type_.has_static_shape or 0 in type_.shape:
         return None
-    return strides if _reach(type_.shape, strides) < ADDRESSABLE_BYTES else None
+    strides = [stride for stride in layout.strides if stride is not None]
+    if len(strides) < type_.rank or _reach(type_.shape, strides) >= ADDRESSABLE_BYTES:
+        return None
+    return strides
 
 
 def _reach(shape: Sequence[int], strides: Sequence[int]) -> int:
@@ -206,8 +213,8 @@ def _split(index: Any) -> tuple[Any, int]:
     one at most, on the right."""
     if (known := constant(index)) is not None:
         return None, known
-    if getattr(index.owner, "name", "") == "arith.addi":
-        first, second = index.owner.operands
+    if (summands := operands_of(index, "arith.addi")) is not None:
+        first, second = summands
         if (known := constant(second)) is not None:
             return first, known
     return index, 0

@@ -10,11 +10,13 @@ earlier ones, or moved in front of a loop, they tell of too early a moment.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import takewhile
 from typing import Any
 
 from mopt_mlir.bindings import bindings_of
 from mopt_mlir.buffers import VIEWS
-from mopt_mlir.operations import count_inputs, find, inside
+from mopt_mlir.lowering.results import has_static_shape
+from mopt_mlir.operations import ancestors, count_inputs, defining_op, find, inside
 
 _PARTS = (
     "tensor.cast",
@@ -25,6 +27,9 @@ _PARTS = (
 )
 """Operations whose result may be in the buffer of their first operand."""
 
+
+_BRANCHES = ("scf.execute_region", "scf.if")
+"""Operations whose results are what one of their blocks ends with."""
 
 _REPEATED = (
     *("affine.for", "affine.parallel", "scf.parallel"),
@@ -38,8 +43,8 @@ def copy_aliases(module: Any) -> None:
     for loop in find(module, "scf.for"):
         _copy(_twice(_terminator(loop.regions[0])))
     for loop in find(module, "scf.while"):
-        after = _terminator(loop.regions[1])
-        _copy(dict.fromkeys((*_twice(after), *_from_outside(after, loop))))  # each once, in order
+        for end in map(_terminator, loop.regions):
+            _copy(dict.fromkeys((*_twice(end), *_from_outside(end, loop))))  # each once, in order
     for switch in find(module, "scf.index_switch"):
         for region in switch.regions:
             _copy((end, number) for end, number, _ in _tensors(_terminator(region)))
@@ -73,6 +78,15 @@ def _terminator(region: Any) -> Any:
     return last.operation
 
 
+def _terminators(branch: Any) -> Iterator[Any]:
+    """Those of the blocks of `branch` that end it."""
+    for region in branch.regions:
+        for block in region:
+            *_, last = block.operations
+            if last.operation.name == "scf.yield":
+                yield last.operation
+
+
 def _tensors(end: Any) -> Iterator[tuple[Any, int, Any]]:
     """The operands of the operation at the `end` of a block, or of another, that are tensors."""
     for number, value in enumerate(end.operands):
@@ -85,36 +99,38 @@ def _is_tensor(value: Any) -> bool:
 
 
 def _twice(end: Any) -> Iterator[tuple[Any, int]]:
-    """Those of which an earlier one is a part, or the same."""
-    seen = set()
+    """Those of which an earlier one may be a part, or the same."""
+    seen: set[Any] = set()
     for _, number, value in _tensors(end):
-        root = _root(value)
-        if root in seen:
+        roots = set(_roots(value))
+        if not seen.isdisjoint(roots):
             yield end, number
-        seen.add(root)
+        seen |= roots
 
 
 def _from_outside(end: Any, loop: Any) -> Iterator[tuple[Any, int]]:
-    """Those that are not made inside of `loop`."""
+    """Those that may not be made inside of `loop`."""
     for _, number, value in _tensors(end):
-        if not _is_inside(_block(_root(value)), loop):
+        if not all(_is_inside(_block(root), loop) for root in _roots(value)):
             yield end, number
 
 
 def _returned(end: Any) -> Iterator[tuple[Any, int]]:
-    """Those of dynamic shape that are not sure to be apart from all before: others are copied into
-    buffers of the caller."""
+    """Those that are not sure to be apart from all before, unless all of what is returned is of
+    static shape: then it is copied into buffers of the caller."""
     seen: set[Any] = set()
+    if all(has_static_shape(value.type) for value in end.operands):
+        return
     for _, number, value in _tensors(end):
         root = _root(value)
-        if seen and not value.type.has_static_shape and (root in seen or _may_be_another(root)):
+        if seen and (root in seen or _may_be_another(root)):
             yield end, number
         seen.add(root)
 
 
 def _may_be_another(tensor: Any) -> bool:
-    owner = tensor.owner
-    return _is_block(owner) or bool(len(owner.regions))
+    operation = defining_op(tensor)
+    return operation is None or bool(len(operation.regions))
 
 
 def _copy(places: Iterable[tuple[Any, int]]) -> None:
@@ -133,28 +149,35 @@ def _copy(places: Iterable[tuple[Any, int]]) -> None:
 
 def _root(tensor: Any) -> Any:
     """What `tensor` is a part of, or another form."""
-    owner = tensor.owner
-    while not _is_block(owner) and owner.name in _PARTS:
+    while (owner := defining_op(tensor)) is not None and owner.name in _PARTS:
         tensor = owner.operands[0]
-        owner = tensor.owner
     return tensor
 
 
-def _is_block(owner: Any) -> bool:
-    """Whether it is a block, of which a value is an argument, and no operation."""
-    return not hasattr(owner, "name")
+def _roots(tensor: Any) -> Iterator[Any]:
+    """The `_root` of a tensor, and those of what it may be in this form, as a condition says."""
+    root = _root(tensor)
+    yield root
+    owner = defining_op(root)
+    if owner is None:
+        return
+    if owner.name == "arith.select":
+        for choice in list(owner.operands)[1:]:
+            yield from _roots(choice)
+    elif owner.name in _BRANCHES:
+        position = list(owner.results).index(root)
+        for end in _terminators(owner):
+            yield from _roots(end.operands[position])
 
 
 def _block(value: Any) -> Any:
-    return value.owner if _is_block(value.owner) else value.owner.operation.block
+    operation = defining_op(value)
+    return value.owner if operation is None else operation.block
 
 
 def _is_inside(block: Any, loop: Any) -> bool:
     around = block.owner.operation
-    while around is not None and around != loop.operation:
-        parent = around.parent
-        around = None if parent is None else parent.operation
-    return around is not None
+    return around == loop.operation or any(outer == loop.operation for outer in ancestors(around))
 
 
 def read_where_used(module: Any) -> None:
@@ -188,22 +211,15 @@ def _loops_with_tensors(module: Any) -> set[Any]:
     found: set[Any] = set()
     for operation in inside(module):
         if any(map(_is_tensor, operation.results)):
-            around = operation.parent
-            while around is not None and around.operation not in found:
-                found.add(around.operation)
-                around = around.operation.parent
+            found.update(takewhile(lambda around: around not in found, ancestors(operation)))
     return found
 
 
 def _nest(operation: Any, changing: set[Any]) -> Any:
     """The outermost of the affine loops and branches around `operation` that are not `changing`
     tensors, or that itself."""
-    around = operation.parent
-    while (
-        around is not None
-        and around.name.startswith("affine.")
-        and around.operation not in changing
-    ):
-        operation = around.operation
-        around = operation.parent
+    for around in ancestors(operation):
+        if not around.name.startswith("affine.") or around in changing:
+            break
+        operation = around
     return operation

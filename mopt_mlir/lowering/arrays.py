@@ -122,12 +122,9 @@ class BufferArgument:
             memory = aligned_bytes(math.prod(shape) * self.dtype.itemsize)
             array = memory.view(self.dtype).reshape(shape)
             return self._buffer(array, (0, array.nbytes))
-        strides = _completed(shape, self._strides, self.dtype.itemsize)
-        begin, end = found = reach(shape, strides, self.dtype.itemsize)
-        ahead = begin % ALIGNMENT  # the first element need not be the lowest
-        memory = aligned_bytes(ahead + end - begin)[ahead:].view(self.dtype)
-        first = memory[-begin // self.dtype.itemsize :]
-        return self._buffer(as_strided(first, shape, strides), found)
+        strides = completed(shape, self._strides, self.dtype.itemsize)
+        _, array = allocate(shape, strides, self.dtype)
+        return self._buffer(array, reach(shape, strides, self.dtype.itemsize))
 
     def _buffer(self, array: Array, reach: tuple[int, int]) -> Buffer:
         first, end = reach
@@ -205,7 +202,18 @@ def overlap(first: Buffer, second: Buffer) -> bool:
         return True
 
 
-def _completed(shape: Sequence[int], strides: Sequence[int | None], size: int) -> list[int]:
+def allocate(
+    shape: Sequence[int], strides: Sequence[int], dtype: np.dtype[Any], alignment: int = ALIGNMENT
+) -> tuple[Array, Array]:
+    """New memory, and an array in it of `strides` in bytes whose first element, which need not be
+    the lowest, lies at a multiple of `alignment`."""
+    begin, end = reach(shape, strides, dtype.itemsize)
+    ahead = begin % alignment
+    memory = aligned_bytes(ahead + end - begin, alignment)[ahead:].view(dtype)
+    return memory, as_strided(memory[-begin // dtype.itemsize :], shape, strides)
+
+
+def completed(shape: Sequence[int], strides: Sequence[int | None], size: int) -> list[int]:
     """`strides`, in bytes, with those that are None beyond all that the others reach, of elements
     of `size` bytes."""
     axes = zip(shape, strides, strict=True)

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from math import prod
 from typing import Any
 
-from mopt_mlir.bindings import bindings_of, enclosing_module
+from mopt_mlir.bindings import bindings_of
 from mopt_mlir.buffers import ADDRESSABLE_BYTES, ALIGNMENT, MANUAL, VIEWS
 from mopt_mlir.diagnostics import UserError, describe
 from mopt_mlir.func_ops import (
@@ -19,7 +19,15 @@ from mopt_mlir.func_ops import (
 from mopt_mlir.lowering.aliases import copy_aliases, read_where_used
 from mopt_mlir.lowering.results import is_buffer, results_to_parameters
 from mopt_mlir.lowering.upstream import run_upstream
-from mopt_mlir.operations import defined_by, find, free_symbols, inside
+from mopt_mlir.operations import (
+    defined_by,
+    defining_op,
+    directly_in,
+    enclosing_module,
+    find,
+    free_symbols,
+    inside,
+)
 
 _BUFFERIZE = (
     "convert-elementwise-to-linalg",
@@ -209,7 +217,7 @@ def _order_constants(module: Any, known: Collection[str]) -> None:
     for name in made.keys() - uses.keys():
         made[name].erase()
     constants = {made[name]: of_one for name, of_one in uses.items()}
-    others = [op for op in _operations(module) if op not in constants]
+    others = [op for op in directly_in(module) if op not in constants]
     names = free_symbols(module, "constant")
     for constant, of_one in constants.items():
         name = next(names)
@@ -221,11 +229,7 @@ def _order_constants(module: Any, known: Collection[str]) -> None:
 
 def _variables(module: Any) -> dict[str, Any]:
     """The variables and constants of a module, those inside of it left out, by name."""
-    return {name_of(op): op for op in _operations(module) if op.name == "memref.global"}
-
-
-def _operations(module: Any) -> list[Any]:
-    return [view.operation for view in module.regions[0].blocks[0].operations]
+    return {name_of(op): op for op in directly_in(module) if op.name == "memref.global"}
 
 
 def _keep_manual_deallocations(module: Any) -> None:
@@ -234,11 +238,11 @@ def _keep_manual_deallocations(module: Any) -> None:
 
     for op in find(module, "memref.dealloc"):
         op.attributes[MANUAL] = ir.UnitAttr.get(op.context)
-        owner = op.operands[0].owner
-        while not isinstance(owner, ir.Block) and owner.operation.name in VIEWS:
-            owner = owner.operands[0].owner
-        if not isinstance(owner, ir.Block) and owner.operation.name == "memref.alloc":
-            owner.operation.attributes[MANUAL] = ir.UnitAttr.get(op.context)
+        owner = defining_op(op.operands[0])
+        while owner is not None and owner.name in VIEWS:
+            owner = defining_op(owner.operands[0])
+        if owner is not None and owner.name == "memref.alloc":
+            owner.attributes[MANUAL] = ir.UnitAttr.get(op.context)
         else:
             raise UserError(
                 f"'{op.name}' frees what several allocations, or callers, may have given: where a "

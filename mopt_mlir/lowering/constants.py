@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from mopt_mlir.bindings import bindings_of
 from mopt_mlir.buffers import ALIGNMENT, aligned_bytes
 from mopt_mlir.diagnostics import UserError, describe
-from mopt_mlir.operations import find
+from mopt_mlir.operations import directly_in, find
 
 if TYPE_CHECKING:
     import numpy as np
@@ -50,8 +50,7 @@ def take_constants(module: Any) -> Constants:
         for op in find(module, "llvm.mlir.constant"):
             if _is_resource(_value(op), ir):
                 _resource(op)
-        for view in module.regions[0].blocks[0].operations:  # those of modules inside have no code
-            op = view.operation
+        for op in directly_in(module):  # those of modules inside have no code
             if op.name != "llvm.mlir.global" or "value" not in op.attributes:
                 continue
             is_resource = _is_resource(_value(op), ir)

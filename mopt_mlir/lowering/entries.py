@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mopt_mlir.bindings import bindings_of
-from mopt_mlir.buffers import VIEWS
 from mopt_mlir.diagnostics import UserError, describe, emit
 from mopt_mlir.func_ops import (
     PARAMETER_NAME,
@@ -20,13 +19,14 @@ from mopt_mlir.func_ops import (
     functions_of,
     is_public,
     name_of,
-    parameter_given,
+    public_functions,
     set_argument_attributes,
     set_result_attributes,
 )
+from mopt_mlir.layouts import is_row_major, layout_of
+from mopt_mlir.lowering.parameters import assumed_alignment, freeing
 from mopt_mlir.lowering.results import RESULT
-from mopt_mlir.lowering.values import constant
-from mopt_mlir.operations import find
+from mopt_mlir.operations import directly_in, find
 from mopt_mlir.unicode_text import is_unicode
 
 ENTRY = "mopt.entry"
@@ -124,7 +124,8 @@ def annotate_entries(module: Any) -> None:
     Functions that are only declared are called by the same conventions.
 
     A function that cannot be called from outside, because a parameter has a type that C does not
-    have, gets a warning instead; so does one in a module inside of this one.
+    have, gets a warning instead; so does one in a module inside of this one. Raises UserError for
+    one that frees a parameter.
     """
     ir = bindings_of(module).ir
     for function in find(module, "func.func"):
@@ -141,6 +142,7 @@ def annotate_entries(module: Any) -> None:
             kept = [{k: v for k, v in a.items() if k not in drop} for a in attributes]
             set_argument_attributes(function, kept)
             if entry is not None:
+                _check_frees(function)
                 function.attributes[entry.convention] = ir.UnitAttr.get()
                 write_entry(function, entry)
                 if [str(result) for result in entry.results] == ["i1"]:  # C's bool is 0 or 1
@@ -149,6 +151,16 @@ def annotate_entries(module: Any) -> None:
             _extend_integers(ir, function)
             if (convention := _declared_convention(ir, function)) is not None:
                 function.attributes[convention] = ir.UnitAttr.get()
+
+
+def _check_frees(function: Any) -> None:
+    for parameter in function.regions[0].blocks[0].arguments:
+        for operation in freeing(parameter):
+            raise UserError(
+                f"'{operation.name}' frees a parameter of @{name_of(function)}, which is public: "
+                "make the function private, or let its callers free what they allocate",
+                describe(operation.location),
+            )
 
 
 def _extend_integers(ir: Any, function: Any) -> None:
@@ -179,8 +191,7 @@ def _give_pointers_their_own(module: Any) -> None:
     function that calls it: what calls through a pointer knows nothing of such conventions."""
     bindings = bindings_of(module)
     ir, func, symbols = bindings.ir, bindings.func, bindings.ir.SymbolTable(module)
-    public = [function for function in functions_of(module) if is_public(function)]
-    outside = {name_of(function): function for function in (*public, *declarations_of(module))}
+    outside = {name_of(f): f for f in (*public_functions(module), *declarations_of(module))}
     own: dict[str, str] = {}
     constants = [op for function in functions_of(module) for op in find(function, "func.constant")]
     for use in constants:
@@ -248,8 +259,7 @@ def read_entry(function: Any) -> Entry:
 
 def entry_functions(module: Any) -> list[Any]:
     """The functions of a module that are entry points."""
-    operations = [op.operation for op in module.regions[0].blocks[0].operations]
-    return [op for op in operations if ENTRY in op.attributes]
+    return [op for op in directly_in(module) if ENTRY in op.attributes]
 
 
 def _entry_of(ir: Any, function: Any, attributes: list[dict[str, Any]]) -> Entry | None:
@@ -277,7 +287,7 @@ def _entry_of(ir: Any, function: Any, attributes: list[dict[str, Any]]) -> Entry
             )
         else:
             label = _label(known, f"arg{index}")
-            alignment = _assumed_alignment(function.regions[0].blocks[0].arguments[index])
+            alignment = assumed_alignment(function.regions[0].blocks[0].arguments[index])
             parameter = _parameter(ir, label, input_, "write", alignment=alignment)
         parameters.append(parameter)
     results = [
@@ -295,71 +305,6 @@ def _label(attributes: dict[str, Any], default: str) -> str:
     return str(name.value)
 
 
-_SHIFTED = ("memref.reinterpret_cast", "memref.subview", "memref.view")
-"""Views that may begin elsewhere than their operand; all others have its first element."""
-
-_BASES = {"memref.load": 0, "memref.store": 1, "vector.load": 0, "vector.store": 1}
-"""Which operand of an access the buffer is; its indices are behind it."""
-
-
-def _assumed_alignment(buffer: Any) -> int:
-    """What a function, with those that it calls, assumes of the address of a parameter whenever it
-    is called, in bytes."""
-    if not isinstance(buffer.type, bindings_of(buffer.type).ir.MemRefType):
-        return 1
-    alignment, values, seen = 1, [buffer], {buffer}
-    while values:
-        value = values.pop()
-        found: list[Any] = []
-        for use in value.uses:
-            operation, number = use.owner.operation, use.operand_number
-            around = operation.block.owner.operation
-            if around.name != "func.func" or operation.block != around.regions[0].blocks[0]:
-                continue  # in a branch or a loop, which may not run
-            if operation.name == "memref.assume_alignment":
-                alignment = max(alignment, operation.attributes["alignment"].value)
-                found.append(operation.result)
-            elif operation.name == "func.call":
-                found += parameter_given(operation, number)
-            elif number == 0 and _begins_alike(operation):
-                found.append(operation.result)
-            elif "alignment" in operation.attributes and _is_at_start(operation, number):
-                alignment = max(alignment, operation.attributes["alignment"].value)
-        values += [other for other in found if other not in seen]
-        seen |= {*found}
-    return alignment
-
-
-def _begins_alike(operation: Any) -> bool:
-    """Whether an operation makes a view whose first element is that of its first operand."""
-    if operation.name not in _SHIFTED:
-        return operation.name in VIEWS
-    if operation.name == "memref.view":
-        return constant(operation.operands[1]) == 0
-    offsets = list(operation.attributes["static_offsets"])
-    if operation.name == "memref.subview":
-        return not any(offsets)
-    return offsets == [_offset(operation.operands[0].type)]
-
-
-def _offset(type_: Any) -> int | None:
-    """Elements from where its memory begins to the first of a buffer; None if that is open."""
-    ir = bindings_of(type_).ir
-    try:
-        _, offset = type_.get_strides_and_offset()
-    except (AttributeError, RuntimeError):  # one without a rank, or strides
-        return None
-    return None if offset == ir.ShapedType.get_dynamic_stride_or_offset() else int(offset)
-
-
-def _is_at_start(access: Any, number: int) -> bool:
-    """Whether a load or store begins at the first element of the operand `number`."""
-    if _BASES.get(access.name) != number:
-        return False
-    indices = list(access.operands)[number + 1 :]
-    return all(constant(index) == 0 for index in indices)
-
-
 def _numbered(stem: str, position: int, count: int) -> str:
     return stem if count == 1 else f"{stem}{position}"
 
@@ -372,24 +317,17 @@ def _parameter(
         scalar = Parameter(name, str(type_), access=access, position=position)
         return scalar if scalar.element in SCALARS else None
     element = str(type_.element_type)
-    try:
-        strides, offset = type_.get_strides_and_offset()
-    except RuntimeError:  # a layout that is not strided
+    layout = layout_of(type_)
+    if layout is None or element not in ELEMENTS:
         return None
-    if element not in ELEMENTS:
-        return None
-    dynamic = (ir.ShapedType.get_dynamic_size(), ir.ShapedType.get_dynamic_stride_or_offset())
-
-    def known(sizes: list[int]) -> tuple[int | None, ...]:
-        return tuple(None if size in dynamic else size for size in sizes)
-
+    dynamic = ir.ShapedType.get_dynamic_size()
     return Parameter(
         name,
         element,
-        known(type_.shape),
-        known(strides),
-        known([offset])[0],
-        type_.affine_map == ir.AffineMap.get_identity(type_.rank, type_.context),
+        tuple(None if size == dynamic else size for size in type_.shape),
+        layout.strides,
+        layout.offset,
+        is_row_major(type_),
         access,
         position,
         alignment,

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from mopt_mlir.bindings import Bindings, bindings_of
+from mopt_mlir.layouts import is_row_major, layout_of
 from mopt_mlir.lowering.upstream import run_upstream
 from mopt_mlir.operations import find
 
@@ -78,8 +79,7 @@ def _copies_to_linalg(module: Any) -> None:
         if not all(isinstance(v.type, bindings.ir.MemRefType) for v in (source, target)):
             continue
         with module.context, bindings.ir.InsertionPoint(copy), copy.location:
-            dense = bindings.ir.AffineMap.get_identity(source.type.rank)
-            if any(v.type.affine_map != dense for v in (source, target)):
+            if not all(is_row_major(v.type) for v in (source, target)):
                 bindings.linalg.copy(source, outs=[target])
                 copy.erase()
 
@@ -138,11 +138,8 @@ def _first_point(map_: Any, loop: int, value: int, bindings: Bindings) -> list[i
 
 
 def _last_stride(type_: Any) -> int | None:
-    try:
-        strides, _ = type_.get_strides_and_offset()
-    except RuntimeError:  # a layout that is not strided
-        return None
-    return int(strides[-1])
+    layout = layout_of(type_)
+    return None if layout is None else layout.strides[-1]
 
 
 def _relax(generic: Any, flags: str) -> None:

@@ -12,6 +12,7 @@ from mopt_mlir.lowering.conventions import Call, preparation
 from mopt_mlir.lowering.entries import Entry, Parameter
 from mopt_mlir.lowering.jit import LoadedCode
 from mopt_mlir.lowering.requirements import Requirement
+from mopt_mlir.lowering.sizes import Size
 
 
 class Function:
@@ -65,8 +66,9 @@ class Function:
         for first, second in self._apart:
             if overlap(values[first], values[second]):
                 raise ValueError(self._overlap_message(first, second))
+        sizes: dict[Size, int] = {}
         for requirement in self._requirements:
-            if violation := requirement.violation(values):
+            if violation := requirement.violation(values, sizes):
                 raise ValueError(f"{self.entry.name}: {violation}")
         call, alive = self._prepare(values), (self._code, values)
         if not self._order:

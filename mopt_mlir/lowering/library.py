@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from mopt_mlir.bindings import bindings_of, enclosing_module
+from mopt_mlir.bindings import bindings_of
 from mopt_mlir.diagnostics import UserError, describe
-from mopt_mlir.func_ops import functions_of, is_public, name_of
+from mopt_mlir.func_ops import functions_of, name_of, public_functions
 from mopt_mlir.lowering.entries import C_INTERFACE
-from mopt_mlir.operations import find
+from mopt_mlir.operations import enclosing_module, find
 
 _MEMORY = frozenset(("malloc", "free", "memcpy", "memmove", "memset"))
 """What generated code calls."""
@@ -49,7 +49,7 @@ def check_names(module: Any) -> None:
     of LLVM's own, of OpenMP's or the linker's, or of a wrapper of MLIR's."""
     defined = (*functions_of(module), *find(module, "memref.global"))
     taken = [(named, _taken_by(name_of(named))) for named in defined]
-    public = {name_of(function) for function in functions_of(module) if is_public(function)}
+    public = set(map(name_of, public_functions(module)))
     for named in find(module, *_SYMBOLS):
         name = name_of(named)
         called = name.removeprefix(C_INTERFACE)

@@ -42,11 +42,12 @@ def hide_constants(module: Any) -> None:
         for symbol in find(module, "llvm.mlir.global")
         if "constant" in symbol.attributes
     }
+    is_in_order = _InOrder()
     for function in find(module, "llvm.func"):
         hidden: dict[str, Any] = {}
         for address in find(function, "llvm.mlir.addressof"):
             name = address.attributes["global_name"].value
-            if name in constants and any(map(_is_in_order, _loads(address.result))):
+            if name in constants and any(map(is_in_order, _loads(address.result))):
                 if name not in hidden:
                     hidden[name] = _hidden(ir, function, address)
                 address.result.replace_all_uses_with(hidden[name])
@@ -82,14 +83,24 @@ def _loads(pointer: Any) -> Iterator[Any]:
             yield from _loads(user.result)
 
 
-def _is_in_order(load: Any) -> bool:
+class _InOrder:
     """Whether the assembly of `keep_in_order` is in the block of a load: it is empty, but for what
-    it promises to change."""
-    return any(
-        other.name == _ASSEMBLY
-        and "has_side_effects" in other.attributes
-        and not other.attributes["asm_string"].value
-        for other in load.block.operations
+    it promises to change. Each block is looked through once."""
+
+    def __init__(self) -> None:
+        self._known: dict[Any, bool] = {}
+
+    def __call__(self, load: Any) -> bool:
+        if load.block not in self._known:
+            self._known[load.block] = any(map(_is_barrier, load.block.operations))
+        return self._known[load.block]
+
+
+def _is_barrier(operation: Any) -> bool:
+    return (
+        operation.name == _ASSEMBLY
+        and "has_side_effects" in operation.attributes
+        and not operation.attributes["asm_string"].value
     )
 
 

@@ -7,13 +7,12 @@ of 1024 channels in two halves around the parallel loop takes a third more time.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from math import gcd
 from typing import Any
 
 from mopt_mlir.bindings import bindings_of
 from mopt_mlir.lowering.values import constant
-from mopt_mlir.operations import find
+from mopt_mlir.operations import ancestors, find
 
 
 def keep_multiples(module: Any) -> None:
@@ -22,9 +21,9 @@ def keep_multiples(module: Any) -> None:
     bindings = bindings_of(module)
     arith, ir = bindings.arith, bindings.ir
     for region in find(module, "omp.parallel"):
-        for loop in _around(region, "scf.for"):
+        for loop in (around for around in ancestors(region) if around.name == "scf.for"):
             counter, power = loop.regions[0].blocks[0].arguments[0], _power_of_two(loop)
-            uses = [use for use in counter.uses if region in _around(use.owner.operation)]
+            uses = [use for use in counter.uses if region in ancestors(use.owner.operation)]
             if power < 2 or not uses:
                 continue
             entry = ir.InsertionPoint.at_block_begin(region.regions[0].blocks[0])
@@ -39,12 +38,3 @@ def _power_of_two(loop: Any) -> int:
     first, step = constant(loop.operands[0]), constant(loop.operands[2])
     common = 1 if first is None or step is None else gcd(first, step)
     return common & -common
-
-
-def _around(operation: Any, *names: str) -> Iterator[Any]:
-    """The operations that `operation` is in, the innermost first; those called one of `names`, if
-    there are any."""
-    while (operation := operation.parent) is not None:
-        operation = operation.operation
-        if not names or operation.name in names:
-            yield operation

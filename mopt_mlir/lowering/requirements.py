@@ -8,7 +8,7 @@ function computes itself (the indices of its own loads, the offsets of slices in
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
@@ -39,15 +39,16 @@ class Requirement:
     needed: Size | None
     exact: bool = True
 
-    def violation(self, arguments: Sequence[Any]) -> str | None:
-        """What is wrong with bound arguments: each a `Buffer` or a C scalar."""
+    def violation(self, arguments: Sequence[Any], done: dict[Size, int]) -> str | None:
+        """What is wrong with bound arguments, each a `Buffer` or a C scalar, of which the sizes in
+        `done` are known by now."""
         at = f"'{self.operation}' ({self.location})" if self.location else f"'{self.operation}'"
         if self.size is None or self.needed is None:
             return (
                 f"whether its sizes fit cannot be told from the arguments: axis {self.axis} of "
                 f"operand {self.operand} of {at}"
             )
-        size, needed = evaluate(self.size, arguments), evaluate(self.needed, arguments)
+        size, needed = (evaluate(side, arguments, done) for side in (self.size, self.needed))
         if size == needed or (size > needed and not self.exact):
             return None
         least = "" if self.exact else "at least "
@@ -59,23 +60,38 @@ class Requirement:
 
 def requirements(function: Any) -> tuple[Requirement, ...]:
     """What `function`, which is called from outside, demands of the sizes of its arguments."""
-    return tuple(dict.fromkeys(_of_activation(Activation(function), set())))
+    return _of_activation(Activation(function), {})
 
 
-def _of_activation(activation: Activation, seen: set[Activation]) -> Iterator[Requirement]:
-    seen.add(activation)
-    for operation in inside(activation.function):
-        if operation.name == "func.call":
-            callee = activation.callee(operation)
-            if callee is not None and callee not in seen:
-                yield from _of_activation(callee, seen)
-            elif callee is None and activation.is_lost:
-                yield _requirement(operation, 0, 0, None, None)
-        elif any(map(activation.is_dynamic, (*operation.operands, *operation.results))) or (
-            operation.name in _SLICES and _is_sure(activation, operation)
-        ):
-            for requirement in _of_operation(activation, operation):
-                yield _where_taken(activation, operation, requirement)
+def _of_activation(
+    activation: Activation, known: dict[Activation, tuple[Requirement, ...]]
+) -> tuple[Requirement, ...]:
+    """What an activation demands, with those that it makes: each once, in the order of calls."""
+    if activation not in known:
+        known[activation] = ()  # to itself it says nothing new
+        found = (
+            _where_taken(activation, operation, requirement)
+            for operation in inside(activation.function)
+            for requirement in _demanded(activation, operation, known)
+        )
+        known[activation] = tuple(dict.fromkeys(found))
+    return known[activation]
+
+
+def _demanded(
+    activation: Activation, operation: Any, known: dict[Activation, tuple[Requirement, ...]]
+) -> Iterable[Requirement]:
+    """What is demanded by an operation, if it is carried out."""
+    if operation.name == "func.call":
+        callee = activation.callee(operation)
+        if callee is not None:
+            return _of_activation(callee, known)
+        return [_requirement(operation, 0, 0, None, None)] if activation.is_lost else []
+    if any(map(activation.is_dynamic, (*operation.operands, *operation.results))) or (
+        operation.name in _SLICES and _is_sure(activation, operation)
+    ):
+        return _of_operation(activation, operation)
+    return []
 
 
 def _where_taken(activation: Activation, operation: Any, requirement: Requirement) -> Requirement:
@@ -150,28 +166,50 @@ def _of_structured(activation: Activation, operation: Any) -> Iterator[Requireme
             needed = extents[expression.position]
             yield from _demand(operation, operand, axis, size, needed)
         else:
-            last = _last_index(expression, extents)
-            reached = None
-            if last is not None:  # without an iteration nothing is reached
-                runs = compute("gt", product(extents.values()), 0)
-                reached = compute("select", runs, compute("add", last, 1), 0)
-            yield from _demand(operation, operand, axis, size, reached, exact=False)
+            yield from _reached(operation, operand, axis, expression, extents, size)
 
 
-def _last_index(expression: Any, extents: dict[int, Size]) -> Size | None:
-    """The largest value of a sum of loops with factors that are not negative; None for others."""
+def _reached(
+    operation: Any, operand: int, axis: int, expression: Any, extents: dict[int, Size], size: Size
+) -> Iterator[Requirement]:
+    """Of an axis that is indexed by an `expression` of loops: that all of it is inside."""
+    indices = _indices(expression, extents)
+    if indices is None:
+        yield from _demand(operation, operand, axis, size, None)
+        return
+    runs = compute("gt", product(extents.values()), 0)  # without an iteration nothing is reached
+    first, last = indices
+    needed = compute("select", runs, compute("add", last, 1), 0)
+    yield from _demand(operation, operand, axis, size, needed, exact=False)
+    if not is_natural(first):
+        missing = compute("select", runs, compute("sub", 0, first), 0)
+        total = compute("add", size, missing)
+        yield from _demand(operation, operand, axis, size, total, exact=False)
+
+
+def _indices(expression: Any, extents: dict[int, Size]) -> tuple[Size, Size] | None:
+    """The least and the largest value of an affine expression of loops, or a bit beyond; None where
+    it is not known."""
     kind = type(expression).__name__
     if kind == "AffineConstantExpr":
-        return int(expression.value) if expression.value >= 0 else None
+        return int(expression.value), int(expression.value)
     if kind == "AffineDimExpr":
         extent = extents.get(expression.position)
-        return None if extent is None else compute("sub", extent, 1)
-    if kind not in ("AffineAddExpr", "AffineMulExpr"):
-        return None
-    left, right = (_last_index(side, extents) for side in (expression.lhs, expression.rhs))
+        return None if extent is None else (0, compute("sub", extent, 1))
+    left, right = _indices(expression.lhs, extents), _indices(expression.rhs, extents)
     if left is None or right is None:
         return None
-    return compute("add" if kind == "AffineAddExpr" else "mul", left, right)
+    (first, last), (by, most) = left, right
+    if kind == "AffineAddExpr":
+        return compute("add", first, by), compute("add", last, most)
+    if not isinstance(by, int) or by != most:
+        return None
+    if kind == "AffineModExpr":
+        return 0, compute("min", last, by - 1) if is_natural(first) else by - 1
+    ends = (first, last) if by >= 0 else (last, first)
+    operation = {"AffineMulExpr": "mul", "AffineFloorDivExpr": "floor", "AffineCeilDivExpr": "ceil"}
+    least, greatest = (compute(operation[kind], end, by) for end in ends)
+    return least, greatest
 
 
 def _alike(activation: Activation, operation: Any) -> Iterator[Requirement]:

@@ -9,18 +9,17 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from mopt_mlir.bindings import Bindings, bindings_of, enclosing_module
-from mopt_mlir.buffers import CHECKED, VIEWS
+from mopt_mlir.bindings import Bindings, bindings_of
 from mopt_mlir.diagnostics import UserError, describe
 from mopt_mlir.func_ops import (
     argument_attributes,
     declarations_of,
     functions_of,
     name_of,
-    parameter_given,
     set_argument_attributes,
 )
-from mopt_mlir.operations import find
+from mopt_mlir.lowering.parameters import is_taken_to_be_aligned
+from mopt_mlir.operations import defining_op, enclosing_module, find
 
 RESULT = "mopt.result"
 """The attribute of a parameter that used to be a result: which one."""
@@ -70,7 +69,7 @@ def _rewrite_function(bindings: Bindings, function: Any) -> bool:
     ir = bindings.ir
     type_ = function.attributes["function_type"].value
     buffers = [is_buffer(result) for result in type_.results]
-    if not any(buffers) or not all(_is_static(ir, result) for result in type_.results):
+    if not any(buffers) or not all(has_static_shape(result) for result in type_.results):
         return False
     attributes = argument_attributes(function)
     index = ir.IndexType.get()
@@ -110,7 +109,7 @@ def _rewrite_declaration(bindings: Bindings, function: Any) -> bool:
     buffers = [result for result, one in zip(type_.results, is_one, strict=True) if one]
     if not buffers:
         return False
-    if not all(_is_static(ir, result) for result in buffers):
+    if not all(has_static_shape(result) for result in buffers):
         raise UserError(
             f"@{name_of(function)} is defined elsewhere, and it is not known who frees the buffers "
             "of dynamic shape that it returns: let it write to parameters instead",
@@ -134,7 +133,7 @@ def _rewrite_return(
     returned = [i for i, buffer in enumerate(buffers) if buffer]
     for index in returned:
         value, target = op.operands[index], next(targets)
-        if may_replace and _is_own_allocation(bindings.ir, value, entry):
+        if may_replace and _is_own_allocation(value, entry):
             allocation = value.owner
             value.replace_all_uses_with(target)
             allocation.erase()
@@ -164,34 +163,13 @@ def _rewrite_call(bindings: Bindings, call: Any) -> None:
     call.erase()
 
 
-def _is_own_allocation(ir: Any, value: Any, entry: Any) -> bool:
-    if isinstance(value.owner, ir.Block) or value.owner.operation.name != "memref.alloc":
+def _is_own_allocation(value: Any, entry: Any) -> bool:
+    operation = defining_op(value)
+    if operation is None or operation.name != "memref.alloc":
         return False
-    if _is_taken_to_be_aligned(value):
+    if is_taken_to_be_aligned(value):
         return False  # what a caller gives need not be
-    return bool(value.owner.operation.block == entry)
-
-
-def _is_taken_to_be_aligned(buffer: Any) -> bool:
-    """Whether an access to a buffer, or to a part of it, says how its address is aligned and nobody
-    has checked that it is, also in functions that it is given to."""
-    values, seen = [buffer], {buffer}
-    while values:
-        for use in values.pop().uses:
-            operation = use.owner.operation
-            says = (
-                operation.name == "memref.assume_alignment" or "alignment" in operation.attributes
-            )
-            if says and CHECKED not in operation.attributes:
-                return True
-            parts: list[Any] = []
-            if operation.name == "func.call":
-                parts = parameter_given(operation, use.operand_number)
-            elif operation.name in VIEWS:
-                parts = list(operation.results)
-            values += [part for part in parts if part not in seen]
-            seen |= {*parts}
-    return False
+    return bool(operation.block == entry)
 
 
 def is_buffer(type_: Any) -> bool:
@@ -200,7 +178,9 @@ def is_buffer(type_: Any) -> bool:
     return isinstance(type_, ir.MemRefType | ir.UnrankedMemRefType)
 
 
-def _is_static(ir: Any, type_: Any) -> bool:
-    if isinstance(type_, ir.UnrankedMemRefType):
-        return False
-    return not isinstance(type_, ir.MemRefType) or bool(type_.has_static_shape)
+def has_static_shape(type_: Any) -> bool:
+    """Whether a type leaves no size open."""
+    ir = bindings_of(type_).ir
+    if not isinstance(type_, ir.ShapedType):
+        return True
+    return bool(type_.has_rank and type_.has_static_shape)

@@ -10,6 +10,8 @@ from mopt_mlir.bindings import bindings_of
 from mopt_mlir.func_ops import functions_of, name_of
 from mopt_mlir.lowering.arithmetic import computed, is_arithmetic
 from mopt_mlir.lowering.sizes import Extent, Scalar, Size, Unknown, compute, fold, operands_first
+from mopt_mlir.lowering.values import operands_of
+from mopt_mlir.operations import defining_op
 
 Shape = tuple[Size, ...]
 
@@ -20,20 +22,25 @@ _ACTIVATIONS = count()
 class Activation:
     """One activation of a function: the shapes of its values, and its integers.
 
-    `given` has the shape, or the value, of each argument; unless it is there the function is called
-    from outside, and sizes are in terms of the arguments of that call.
+    `given` has the shape, or the value, of each argument in a call of the activation `caller`;
+    unless they are there the function is called from outside, and sizes are in terms of the
+    arguments of that call.
     """
 
     def __init__(
         self,
         function: Any,
         given: Sequence[Shape | Size] | None = None,
-        depth: int = 0,
-        others: dict[Any, Activation] | None = None,
+        caller: Activation | None = None,
     ) -> None:
         self.function = function
-        self.depth = depth
-        self._others: dict[Any, Activation] = {} if others is None else others
+        if caller is None:
+            self.depth = 0
+            self._others: dict[Any, Activation] = {}
+            self._functions = {name_of(f): f for f in functions_of(function.parent)}
+        else:
+            self.depth = caller.depth + 1
+            self._others, self._functions = caller._others, caller._functions
         self._ir = bindings_of(function).ir
         self._dynamic = self._ir.ShapedType.get_dynamic_size()
         self._number = next(_ACTIVATIONS)
@@ -110,10 +117,8 @@ class Activation:
         return offsets, sizes, strides
 
     def _activate(self, call: Any) -> Activation | None:
-        module = self.function.parent
         name = call.attributes["callee"].value
-        functions = {name_of(f): f for f in functions_of(module)}
-        if name not in functions or self.depth == _DEEPEST:
+        if name not in self._functions or self.depth == _DEEPEST:
             return None
         given = [self.shape(v) if self.has_shape(v) else self.number(v) for v in call.operands]
         is_shared = not any(map(self.is_dynamic, call.results))
@@ -121,7 +126,7 @@ class Activation:
         if key not in self._others:
             if len(self._others) == _MOST:
                 return None
-            self._others[key] = Activation(functions[name], given, self.depth + 1, self._others)
+            self._others[key] = Activation(self._functions[name], given, self)
         return self._others[key]
 
     def _completed(self, value: Any, known: Sequence[Size] | None) -> Shape:
@@ -139,17 +144,17 @@ class Activation:
 
     def _numbers_in(self, value: Any) -> Sequence[Any]:
         """The integers that `_number_of` asks for."""
-        if isinstance(value.owner, self._ir.Block):
+        operation = defining_op(value)
+        if operation is None:
             return ()
-        operation = value.owner.operation
         if operation.name in _DIMS:
             return (operation.operands[1],)
         return list(operation.operands) if is_arithmetic(operation) else ()
 
     def _number_of(self, value: Any) -> Size:
-        if isinstance(value.owner, self._ir.Block):
+        operation = defining_op(value)
+        if operation is None:
             return self._unknown(value)
-        operation = value.owner.operation
         numbers = [self.number(integer) for integer in self._numbers_in(value)]
         if operation.name in _DIMS:
             (axis,), source = numbers, operation.operands[0]
@@ -162,9 +167,9 @@ class Activation:
 
     def _alike(self, value: Any) -> Any:
         """The operand that has the shape of `value`, if that is open; None if there is none."""
-        if isinstance(value.owner, self._ir.Block) or not self.is_dynamic(value):
+        operation = defining_op(value)
+        if operation is None or not self.is_dynamic(value):
             return None
-        operation = value.owner.operation
         operands = list(operation.operands)
         if operation.name in _ALIKE:
             found = operands[_ALIKE[operation.name]]
@@ -180,9 +185,9 @@ class Activation:
 
     def _shape_of(self, value: Any) -> Shape | None:
         """The shape of a value whose type leaves it open; None if it is not known."""
-        if isinstance(value.owner, self._ir.Block):
+        operation = defining_op(value)
+        if operation is None:
             return self._shape_of_iterated(value)
-        operation = value.owner.operation
         if operation.name in _SHAPES:
             return _SHAPES[operation.name](self, operation)
         if operation.name == "func.call":
@@ -308,10 +313,8 @@ def _padded(activation: Activation, operation: Any) -> Shape | None:
 
 def _reshaped(activation: Activation, operation: Any) -> Shape | None:
     """Of a new shape that is made of single sizes."""
-    sizes = operation.operands[1]
-    if getattr(sizes.owner, "name", "") != "tensor.from_elements":
-        return None
-    return tuple(activation.number(size) for size in sizes.owner.operands)
+    sizes = operands_of(operation.operands[1], "tensor.from_elements")
+    return None if sizes is None else tuple(map(activation.number, sizes))
 
 
 def _concatenated(activation: Activation, operation: Any) -> Shape | None:

@@ -138,9 +138,11 @@ def _is_natural(operation: str, operands: Sequence[Size]) -> bool:
 _NEVER_NEGATIVE = ("eq", "ne", "lt", "le", "gt", "ge")
 
 
-def evaluate(size: Size, arguments: Sequence[Any]) -> int:
-    """The value of a size that is known, for bound arguments: each a `Buffer` or a C scalar."""
-    done: dict[Size, int] = {}
+def evaluate(size: Size, arguments: Sequence[Any], done: dict[Size, int]) -> int:
+    """The value of a size that is known, for bound arguments, each a `Buffer` or a C scalar.
+
+    What was computed is added to those that are `done`.
+    """
     for part in operands_first(size, operands_of_size, done):
         if isinstance(part, int):
             done[part] = part

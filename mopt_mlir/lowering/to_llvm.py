@@ -7,6 +7,7 @@ from typing import Any
 from mopt_mlir.bindings import bindings_of
 from mopt_mlir.diagnostics import Failure, UserError, describe, emit
 from mopt_mlir.func_ops import is_public
+from mopt_mlir.layouts import layout_of
 from mopt_mlir.lowering.addresses import forget_bounds, share_addresses
 from mopt_mlir.lowering.fallback import keep_marks, linalg_to_loops, mark_loops
 from mopt_mlir.lowering.library import call_accurate_functions, check_names
@@ -14,6 +15,7 @@ from mopt_mlir.lowering.order import hide_constants
 from mopt_mlir.lowering.outlined import keep_multiples
 from mopt_mlir.lowering.quotients import shift_quotients
 from mopt_mlir.lowering.scratch import reuse_scratch
+from mopt_mlir.lowering.stack import free_stack_early
 from mopt_mlir.lowering.unroll import is_unrolled, unroll_reductions
 from mopt_mlir.lowering.upstream import run_upstream
 from mopt_mlir.lowering.values import hidden, trips
@@ -55,7 +57,10 @@ _VECTORS = ("vector.load", "vector.store")
 _PARTIAL_VECTORS = (
     *("vector.maskedload", "vector.maskedstore", "vector.gather", "vector.scatter"),
     *("vector.expandload", "vector.compressstore"),
+    *("vector.transfer_read", "vector.transfer_write"),
 )
+_STORED_FIRST = ("memref.store", "vector.store", "vector.transfer_write")
+"""Accesses whose first operand is stored; that of others is the buffer."""
 
 _CAST = "builtin.unrealized_conversion_cast"
 """Between an operation that was lowered and one that was not."""
@@ -92,9 +97,8 @@ def lower_to_llvm(module: Any, threads: int) -> None:
     if threads != 1:
         run_upstream(module, f"convert-scf-to-openmp{{num-threads={threads}}}")
         keep_multiples(module)
-    _hoist_allocas(module)
+    free_stack_early(module)
     _bits_as_bytes(module)
-    _inline_scopes(module)
     reuse_scratch(module)
     is_open = share_addresses(module)
     _hide_second_trips(module)
@@ -124,16 +128,12 @@ def _check_layouts(module: Any) -> None:
     ir = bindings_of(module).ir
     for operation in inside(module):
         for value in defined_by(operation):
-            if not isinstance(value.type, ir.MemRefType):
-                continue
-            try:
-                value.type.get_strides_and_offset()
-            except RuntimeError:
+            if isinstance(value.type, ir.MemRefType) and layout_of(value.type) is None:
                 raise UserError(
                     f"the layout of '{value.type}' is not strided, and cannot be lowered to LLVM: "
                     "order its sizes as they lie in memory, or give it a strided layout",
                     describe(value.location),
-                ) from None
+                )
 
 
 def _check_expansions(module: Any) -> None:
@@ -166,71 +166,6 @@ def _hide_second_trips(module: Any) -> None:
             loop.operands[1] = hidden(bindings, loop.operands[1])
 
 
-def _hoist_allocas(module: Any) -> None:
-    """Move stack buffers of static size out of loops, up to the function or the OpenMP region.
-
-    In a loop each iteration would take new stack; in the body of an OpenMP loop they would keep a
-    `memref.alloca_scope` alive, which cannot hold the branches that loops are lowered to. Those
-    that a later iteration may still read stay: it has another one of its own.
-    """
-    for alloca in find(module, "memref.alloca"):
-        scope = _scope(alloca)
-        if scope is not None and not len(alloca.operands) and not _is_passed_on(alloca.result):
-            alloca.move_before(scope.regions[0].blocks[0].operations[0])
-
-
-def _scope(alloca: Any) -> Any | None:
-    """The function or the OpenMP region that a stack buffer is in, if it is in one."""
-    scope = alloca.parent
-    while scope is not None and scope.name not in ("func.func", "omp.parallel"):
-        scope = scope.operation.parent
-    return scope
-
-
-def _is_passed_on(buffer: Any) -> bool:
-    """Whether a block ends with handing `buffer`, or a view of it, on to what comes next, or it is
-    put into another buffer."""
-    for use in buffer.uses:
-        user = use.owner.operation
-        if user.name in ("scf.yield", "scf.condition") or user.name.startswith("cf."):
-            return True
-        if user.name == "memref.store" and use.operand_number == 0:
-            return True
-        if user.name == "memref.alloca_scope.return" and _is_passed_on(
-            user.parent.operation.results[use.operand_number]
-        ):
-            return True
-        if any(
-            str(view.type).startswith("memref") and _is_passed_on(view) for view in user.results
-        ):
-            return True
-    return False
-
-
-def _inline_scopes(module: Any) -> None:
-    """Dissolve each `memref.alloca_scope`, such as those that convert-scf-to-openmp puts around the
-    bodies of loops: it cannot hold the branches that loops are lowered to.
-
-    What is on the stack when it begins is restored at its end, if after `_hoist_allocas` there is
-    something in it to free: buffers of dynamic size, and those that are passed on.
-    """
-    ir = bindings_of(module).ir
-    for scope in find(module, "memref.alloca_scope"):
-        *body, terminator = scope.regions[0].blocks[0].operations
-        if find(scope, "memref.alloca"):
-            with module.context, scope.location:
-                pointer = ir.Type.parse("!llvm.ptr")
-                with ir.InsertionPoint(scope):
-                    saved = ir.Operation.create("llvm.intr.stacksave", [pointer]).result
-                with ir.InsertionPoint(terminator):
-                    body.append(ir.Operation.create("llvm.intr.stackrestore", operands=[saved]))
-        for operation in body:
-            operation.operation.move_before(scope)
-        for result, value in zip(scope.results, terminator.operands, strict=True):
-            result.replace_all_uses_with(value)
-        scope.erase()
-
-
 def _bits_as_bytes(module: Any) -> None:
     """Load and store elements of less than a byte as bytes: MLIR 22 aborts on single ones, and
     packs those of vectors. Raises UserError for other accesses of vectors to such.
@@ -241,7 +176,7 @@ def _bits_as_bytes(module: Any) -> None:
     ir = bindings.ir
     for access in find(module, *_SINGLE, *_VECTORS, *_PARTIAL_VECTORS):
         operands = list(access.operands)
-        stored = [operands.pop(0)] if access.name.endswith(".store") else []
+        stored = [operands.pop(0)] if access.name in _STORED_FIRST else []
         buffer, *indices = operands
         type_ = buffer.type
         if not isinstance(type_.element_type, ir.IntegerType) or type_.element_type.width >= 8:
@@ -249,7 +184,7 @@ def _bits_as_bytes(module: Any) -> None:
         if access.name in _PARTIAL_VECTORS:
             raise UserError(
                 f"'{access.name}' of elements of less than a byte is not lowered: extend them to "
-                "i8, or load and store them without a mask",
+                "i8, or use vector.load and vector.store",
                 describe(access.location),
             )
         with module.context, ir.InsertionPoint(access), access.location:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mopt_mlir.bindings import Bindings
+from mopt_mlir.operations import defining_op
 
 
 def trips(loop: Any) -> int | None:
@@ -21,10 +22,10 @@ MOST_BITS = 64
 
 def constant(value: Any) -> int | None:
     """The value of an `arith.constant`, if it is one, of at most MOST_BITS."""
-    owner = value.owner
-    if getattr(owner, "name", "") != "arith.constant":
+    operation = defining_op(value)
+    if operation is None or operation.name != "arith.constant" or is_wide(value.type):
         return None
-    return None if is_wide(value.type) else int(owner.attributes["value"].value)
+    return int(operation.attributes["value"].value)
 
 
 def is_wide(type_: Any) -> bool:
@@ -34,8 +35,8 @@ def is_wide(type_: Any) -> bool:
 
 def operands_of(value: Any, name: str) -> list[Any] | None:
     """The operands of the operation that `value` is a result of, if that is called `name`."""
-    owner = value.owner  # a block if it is an argument
-    return list(owner.operands) if getattr(owner, "name", "") == name else None
+    operation = defining_op(value)
+    return None if operation is None or operation.name != name else list(operation.operands)
 
 
 def hidden(bindings: Bindings, value: Any) -> Any:

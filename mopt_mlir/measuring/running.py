@@ -17,7 +17,7 @@ from mopt_mlir.compiler.executable import no_function
 from mopt_mlir.compiler.options import DEFAULTS, CompileOptions
 from mopt_mlir.compiler.trial import time_call
 from mopt_mlir.diagnostics import UserError, describe, emit
-from mopt_mlir.func_ops import functions_of, is_public, name_of
+from mopt_mlir.func_ops import functions_of, name_of, public_functions
 from mopt_mlir.lowering.entries import Entry, Parameter, entry_functions
 from mopt_mlir.machine.flushing import flush_bytes, host_flush
 from mopt_mlir.measuring.memory import check_memory
@@ -112,7 +112,7 @@ def run_entry(
     """
     with errors_raised():
         module = load_module(source)
-        public = [function for function in functions_of(module) if is_public(function)]
+        public = public_functions(module)
         known = tuple(map(name_of, [*public, *entry_functions(module)]))
         # before anything is planned and compiled
         if entry is None and len(known) > 1:

@@ -27,7 +27,7 @@ from mopt_mlir.model.packing import (
     PACK_PASSES,
     cycles_per_weight,
     first_block_seconds,
-    in_place_exposed,
+    in_place_wait,
 )
 from mopt_mlir.model.rates import OUTPUT_PASSES, STREAMED_PASSES, Rates
 from mopt_mlir.model.room import line_bytes, usable
@@ -255,7 +255,7 @@ def breakdown(
         resource: {name: sizes[name] * amount for name, amount in moved[resource].items()}
         for resource in MEMORY
     }
-    exposed = in_place_exposed(problem, machine, plan.microkernel)
+    wait = in_place_wait(problem, machine, plan.microkernel)
     in_place = volumes["L3"]["weights"] if not plan.reads_panels else 0.0
     return Breakdown(
         rates=rates,
@@ -268,7 +268,7 @@ def breakdown(
         first_block_seconds=first_block,
         runs_seconds=0.0 if streamed else rates.run * output_runs(problem, plan.levels[-1].tile),
         sums_seconds=sums_seconds(problem, machine, plan),
-        rows_seconds=exposed * in_place / rates.bytes["L3"],
+        rows_seconds=wait * in_place / rates.bytes["L3"],
     )
 
 

@@ -197,7 +197,7 @@ def loop_cycles(slots: int) -> float:
     return LOOP_CYCLES if slots == 1 else 0.0
 
 
-def exposed(slots: int) -> float:
+def waiting_part(slots: int) -> float:
     """Part of what a step waits for that does not hide behind operations of so many slots. (That a
     quarter is left with two was measured on Zen 4, with 512 bits.)"""
     return 1 / slots**2
@@ -319,7 +319,7 @@ def _in_place_cycles(
         return 0.0
     way, pitch = cache.size // cache.ways, pitch * weights.element.size
     shared: float = (gcd(pitch, way) / way) ** SAME_SETS_POWER
-    each = SAME_SETS_CYCLES * shared * exposed(slots) + (APART_CYCLES if slots == 1 else 0.0)
+    each = SAME_SETS_CYCLES * shared * waiting_part(slots) + (APART_CYCLES if slots == 1 else 0.0)
     inside = 1 - gcd(pitch, cache.line) / cache.line
     return each * width * weights.element.size / cache.line + INSIDE_LINE_CYCLES * inside
 

@@ -8,7 +8,7 @@ from math import prod
 from mopt_mlir.machine.machine import Machine
 from mopt_mlir.microkernel import Microkernel
 from mopt_mlir.model.conflicts import conflicting_lines
-from mopt_mlir.model.microkernel import exposed, vector_slots
+from mopt_mlir.model.microkernel import vector_slots, waiting_part
 from mopt_mlir.model.rates import Rates
 from mopt_mlir.plan import Plan
 from mopt_mlir.problem import Problem, Role
@@ -46,7 +46,7 @@ by line and drives out less: with 1.5 plans for Table 1 and the test set that ch
 time than with 1 for AVX-512 code on Zen 5, with 2 they take 1.2% more; for AVX2 code it is all the
 same."""
 
-IN_PLACE_EXPOSED = 1.0
+IN_PLACE_WAIT = 1.0
 """More of the time that weights take from L3 which are read in place: each of their rows lies in
 another page, and no prefetcher foresees the next one. Fitted to sampled plans of Table 1 on Zen 4,
 Zen 5 and Granite Rapids, whose times ask for 0.2 to 1.6.
@@ -89,12 +89,12 @@ def cycles_per_weight(problem: Problem, machine: Machine, plan: Plan) -> float:
     return (1 - rest) * cycles + rest * (REST_CYCLES + PACK_CONFLICT_CYCLES * conflicting)
 
 
-def in_place_exposed(problem: Problem, machine: Machine, kernel: Microkernel) -> float:
+def in_place_wait(problem: Problem, machine: Machine, kernel: Microkernel) -> float:
     """More of the time that weights take from L3 which are read in place. (Those of groups, which
     have no output channels of their own, count like rows of output channels.)"""
     along = any(problem.weights.runs_along(dim) for dim in problem.by_role(Role.OUT_CHANNEL))
     slots = vector_slots(problem, machine, kernel)
-    return IN_PLACE_EXPOSED * (exposed(slots) if along else 1.0)
+    return IN_PLACE_WAIT * (waiting_part(slots) if along else 1.0)
 
 
 def first_block_seconds(problem: Problem, machine: Machine, plan: Plan) -> float:

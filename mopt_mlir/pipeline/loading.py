@@ -24,8 +24,8 @@ from mopt_mlir.func_ops import (
     VISIBILITY,
     argument_attributes,
     functions_of,
-    is_public,
     name_of,
+    public_functions,
     set_argument_attributes,
 )
 from mopt_mlir.linalg.decomposition import decompose
@@ -71,7 +71,7 @@ def load_module(source: Any) -> Any:
 
 def keep_only(name: str, module: Any) -> None:
     """Erase what the public function `name` does not need; nothing if there is no such function."""
-    public = [function for function in functions_of(module) if is_public(function)]
+    public = public_functions(module)
     if name not in map(name_of, public):
         return
     private = bindings_of(module).ir.StringAttr.get("private", module.context)

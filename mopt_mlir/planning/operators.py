@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from mopt_mlir.diagnostics import UserError, describe
 from mopt_mlir.normal_form import normalised
+from mopt_mlir.operations import ancestors
 from mopt_mlir.problem import ElementType, Problem, conv2d
 
 if TYPE_CHECKING:
@@ -131,12 +132,9 @@ def names_of(convolutions: Sequence[Convolution]) -> list[str]:
 
 def _function(operation: Any) -> str:
     """The name of the symbol around `operation`."""
-    while operation is not None:
-        if "sym_name" in operation.attributes:
-            name: str = operation.attributes["sym_name"].value
-            return name
-        operation = operation.parent
-    return "module"
+    symbols = (around for around in ancestors(operation) if "sym_name" in around.attributes)
+    symbol = next(symbols, None)
+    return "module" if symbol is None else str(symbol.attributes["sym_name"].value)
 
 
 def _rows(data: Any) -> list[dict[str, Any]]:

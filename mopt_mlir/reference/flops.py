@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
-from mopt_mlir.bindings import bindings_of
 from mopt_mlir.diagnostics import UserError
+from mopt_mlir.operations import defining_op, directly_in
 from mopt_mlir.reference.scalars import ADDITIONS, FUSED, MULTIPLICATIONS
 from mopt_mlir.reference.structured import count_flops
 
@@ -30,8 +30,7 @@ def flops_of(module: Any, name: str) -> int | None:
 
 
 def _of_function(module: Any, name: str, callers: tuple[str, ...]) -> int | None:
-    for nested in module.regions[0].blocks[0].operations:
-        function = nested.operation
+    for function in directly_in(module):
         if function.name == "func.func" and function.attributes["sym_name"].value == name:
             region = function.regions[0]
             if name in callers or len(region.blocks) != 1:
@@ -119,7 +118,7 @@ def _constants(map_: Any) -> list[int | None]:
 
 
 def _constant(value: Any) -> int | None:
-    ir = bindings_of(value).ir
-    if isinstance(value.owner, ir.Block) or value.owner.operation.name != "arith.constant":
+    operation = defining_op(value)
+    if operation is None or operation.name != "arith.constant":
         return None
-    return int(value.owner.operation.attributes["value"].value)
+    return int(operation.attributes["value"].value)

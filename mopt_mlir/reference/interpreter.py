@@ -11,6 +11,7 @@ import numpy as np
 
 from mopt_mlir.bindings import bindings_of
 from mopt_mlir.diagnostics import UserError, describe
+from mopt_mlir.operations import directly_in
 from mopt_mlir.reference.numbers import Array, NotInReferenceError, Numbers
 from mopt_mlir.reference.scalars import evaluate_scalar, unsupported
 from mopt_mlir.reference.shapes import SHAPE_OPERATIONS, padded
@@ -163,8 +164,7 @@ def _unbounded(operation: Any) -> NotInReferenceError:
 
 def _function(module: Any, name: str) -> Any:
     """The function `name`. Raises UserError if there is none, and one of its kind for branches."""
-    for nested in module.regions[0].blocks[0].operations:
-        operation = nested.operation
+    for operation in directly_in(module):
         if operation.name == "func.func" and operation.attributes["sym_name"].value == name:
             if len(operation.regions[0].blocks) != 1:
                 lack = "it has branches" if len(operation.regions[0].blocks) else "it has no body"

@@ -16,6 +16,7 @@ from numpy.lib.stride_tricks import as_strided
 
 from mopt_mlir.bindings import bindings_of
 from mopt_mlir.diagnostics import UserError, describe
+from mopt_mlir.operations import defining_op
 from mopt_mlir.reference.numbers import Array, Numbers, finite, rounding
 from mopt_mlir.reference.scalars import (
     ADDITIONS,
@@ -132,12 +133,11 @@ class Structured:
     def _source(self, value: Any) -> Any:
         """What `value` is, seen through casts: the number of an argument of the body, or the result
         of an operation."""
-        ir = bindings_of(value).ir
-        if isinstance(value.owner, ir.Block):
-            return ir.BlockArgument(value).arg_number if value.owner == self.body else value
-        if value.owner.operation.name in CASTS:
-            return self._source(value.owner.operation.operands[0])
-        return value
+        operation = defining_op(value)
+        if operation is None:
+            argument = bindings_of(value).ir.BlockArgument(value)
+            return argument.arg_number if value.owner == self.body else value
+        return self._source(operation.operands[0]) if operation.name in CASTS else value
 
 
 def count_flops(operation: Any) -> int | None:

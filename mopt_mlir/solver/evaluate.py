@@ -16,7 +16,7 @@ from mopt_mlir.machine.machine import Machine
 from mopt_mlir.model.classes import PermutationClass, Reuse, permutation_classes
 from mopt_mlir.model.cost import FILLED_FROM, MEMORY, PARALLEL_START, exposed_parts
 from mopt_mlir.model.footprint import joined_dims
-from mopt_mlir.model.packing import PACKED_COPIES, in_place_exposed
+from mopt_mlir.model.packing import PACKED_COPIES, in_place_wait
 from mopt_mlir.model.rates import OUTPUT_PASSES
 from mopt_mlir.model.room import line_axes, room_axes, usable
 from mopt_mlir.plan import LEVELS, PLACES_TO_PACK
@@ -115,7 +115,7 @@ class Evaluator:
         self.contiguous = sorted(
             {names.index(dim) for axis in lined for dim in (axis.image, axis.filter) if dim}
         )
-        self._in_place_exposed = in_place_exposed(problem, machine, choice.kernel)
+        self._in_place_wait = in_place_wait(problem, machine, choice.kernel)
         self._packing = PackingCosts(problem, choice)
         self._walker = Walker(problem, choice, measured)
         self.extents, self.unit = self._walker.extents, self._walker.unit
@@ -363,7 +363,7 @@ class Evaluator:
                 self.choice.rates.bytes[FILLED_FROM[IN_PLACE_LEVEL]]
                 / self.problem.weights.element.size
             )
-            core = core + self._in_place_exposed * rows / rate
+            core = core + self._in_place_wait * rows / rate
         busy = {"core": core, **{name: times[name] for name in MEMORY}}
         share = sum(self._exposed[name] * time for name, time in busy.items())
         objective = reduce(np.maximum, busy.values()) + share

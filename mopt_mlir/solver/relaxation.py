@@ -21,7 +21,7 @@ from mopt_mlir.model.cost import FILLED_FROM, MEMORY, exposed_parts, passed_by_p
 from mopt_mlir.model.packing import (
     IN_COMMON,
     PACK_PASSES,
-    in_place_exposed,
+    in_place_wait,
     pack_cycles,
     seconds_to_wait,
 )
@@ -199,8 +199,7 @@ class Formulation(Traffic):
         if any(choice.reads_panels for choice in self.choices):  # proofs look at either kind apart
             return 0.0
         waits = self.of_choice(
-            log(in_place_exposed(self.problem, self.machine, choice.kernel))
-            for choice in self.choices
+            log(in_place_wait(self.problem, self.machine, choice.kernel)) for choice in self.choices
         )
         return self.exp("in place", log_rows + waits)
 

@@ -162,9 +162,9 @@ def _measured(
 
 
 def _public_functions(module: Any) -> list[str]:
-    from mopt_mlir.func_ops import functions_of, is_public, name_of
+    from mopt_mlir.func_ops import name_of, public_functions
 
-    return [name_of(function) for function in functions_of(module) if is_public(function)]
+    return list(map(name_of, public_functions(module)))
 
 
 def _analyze(module: Any, options: CompileOptions) -> tuple[Plan, ...]:

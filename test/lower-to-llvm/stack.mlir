@@ -26,6 +26,27 @@ func.func @deep(%output: memref<1xf32>, %n: index, %value: f32) {
   return
 }
 
+// So is what an iteration of a loop puts there.
+
+// CHECK-LABEL: llvm.func @iterations
+// CHECK:         llvm.cond_br
+// CHECK:         %[[STACK:.*]] = llvm.intr.stacksave
+// CHECK:         llvm.alloca %arg
+// CHECK:         llvm.intr.stackrestore %[[STACK]]
+// CHECK:         llvm.br
+// CHECK:         llvm.return
+func.func @iterations(%output: memref<4096xf32>, %n: index, %value: f32) {
+  %zero = arith.constant 0 : index
+  affine.for %i = 0 to 4096 {
+    %buffer = memref.alloca(%n) : memref<?xf32>
+    memref.store %value, %buffer[%zero] : memref<?xf32>
+    memref.copy %buffer, %buffer : memref<?xf32> to memref<?xf32>
+    %first = memref.load %buffer[%zero] : memref<?xf32>
+    memref.store %first, %output[%i] : memref<4096xf32>
+  }
+  return
+}
+
 // Buffers of static size are in the function's own part of it.
 
 // CHECK-LABEL: llvm.func @static

@@ -145,10 +145,12 @@ func.func @generic_fill(%input: memref<1x3x8x6xf32>, %weights: memref<16x3x3x3xf
 }
 
 // What the output holds may be a part of a variable, which the bias is read from, too, if it is the
-// module that calls the function. A constant is not written to.
+// module that calls the function, and with that. A constant is not written to.
 
 // CHECK-LABEL: func.func private @part_of_a_variable
 // CHECK:         linalg.broadcast
+// CHECK-LABEL: func.func private @apart_from_a_variable
+// CHECK-NOT:     linalg.broadcast
 // CHECK-LABEL: func.func @called_from_outside
 // CHECK-NOT:     linalg.broadcast
 // CHECK-LABEL: func.func private @constant
@@ -158,8 +160,21 @@ func.func @generic_fill(%input: memref<1x3x8x6xf32>, %weights: memref<16x3x3x3xf
 // CHECK-LABEL: func.func private @called_by_its_address
 // CHECK:         linalg.broadcast
 memref.global "private" @sums : memref<2x16xf32> = dense<1.0>
+memref.global "private" @all : memref<1x4x16x16xf32> = dense<1.0>
 memref.global "private" constant @biases : memref<2x16xf32> = dense<1.0>
 func.func private @part_of_a_variable(%input: memref<1x6x18x3xf32>, %weights: memref<3x3x3x16xf32>,
+    %output: memref<1x4x16x16xf32>) {
+  %values = memref.get_global @all : memref<1x4x16x16xf32>
+  %bias = memref.subview %values[0, 0, 0, 0] [1, 1, 1, 16] [1, 1, 1, 1]
+    : memref<1x4x16x16xf32> to memref<16xf32>
+  linalg.broadcast ins(%bias : memref<16xf32>)
+    outs(%output : memref<1x4x16x16xf32>) dimensions = [0, 1, 2]
+  linalg.conv_2d_nhwc_hwcf
+    ins(%input, %weights : memref<1x6x18x3xf32>, memref<3x3x3x16xf32>)
+    outs(%output : memref<1x4x16x16xf32>)
+  return
+}
+func.func private @apart_from_a_variable(%input: memref<1x6x18x3xf32>, %weights: memref<3x3x3x16xf32>,
     %output: memref<1x4x16x16xf32>) {
   %values = memref.get_global @sums : memref<2x16xf32>
   %bias = memref.subview %values[1, 0] [1, 16] [1, 1]
@@ -222,7 +237,10 @@ func.func @caller(%input: memref<1x6x18x3xf32>, %weights: memref<3x3x3x16xf32>,
     : memref<1x4x16x16xf32> to memref<16xf32>
   call @part_of_a_buffer(%input, %weights, %output, %bias)
     : (memref<1x6x18x3xf32>, memref<3x3x3x16xf32>, memref<1x4x16x16xf32>, memref<16xf32>) -> ()
-  call @part_of_a_variable(%input, %weights, %output)
+  %all = memref.get_global @all : memref<1x4x16x16xf32>
+  call @part_of_a_variable(%input, %weights, %all)
+    : (memref<1x6x18x3xf32>, memref<3x3x3x16xf32>, memref<1x4x16x16xf32>) -> ()
+  call @apart_from_a_variable(%input, %weights, %output)
     : (memref<1x6x18x3xf32>, memref<3x3x3x16xf32>, memref<1x4x16x16xf32>) -> ()
   call @constant(%input, %weights, %output)
     : (memref<1x6x18x3xf32>, memref<3x3x3x16xf32>, memref<1x4x16x16xf32>) -> ()

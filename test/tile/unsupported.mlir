@@ -23,6 +23,18 @@ func.func @integers(%a: memref<6x6xi32>, %f: memref<3x3xi32>, %x: memref<4x4xi32
 
 // -----
 
+// CHECK-LABEL: func.func @complex
+// CHECK:         linalg.conv_2d
+func.func @complex(%a: memref<6x6xcomplex<f32>>, %f: memref<3x3xcomplex<f32>>,
+                   %x: memref<4x4xcomplex<f32>>) {
+  // expected-remark @+1 {{its elements are complex; f32 and f64 are supported}}
+  linalg.conv_2d ins(%a, %f : memref<6x6xcomplex<f32>>, memref<3x3xcomplex<f32>>)
+    outs(%x : memref<4x4xcomplex<f32>>)
+  return
+}
+
+// -----
+
 // CHECK-LABEL: func.func @half
 // CHECK:         linalg.conv_2d
 func.func @half(%a: memref<6x6xf16>, %f: memref<3x3xf16>, %x: memref<4x4xf16>) {

@@ -30,11 +30,28 @@ def run(text, *arguments):
     return function(*arguments)
 
 
+CHOICES = {
+    "itself": "%k = tensor.cast ONE : tensor<4xf32> to tensor<4xf32>",
+    "if": """%k = scf.if %p -> tensor<4xf32> {
+      scf.yield ONE : tensor<4xf32>
+    } else {
+      scf.yield OTHER : tensor<4xf32>
+    }""",
+    "select": "%k = arith.select %p, ONE, OTHER : tensor<4xf32>",
+    "region": """%k = scf.execute_region -> tensor<4xf32> {
+      scf.yield ONE : tensor<4xf32>
+    }""",
+}
+"""%k is one of two tensors, the first if %p holds."""
+
+
+@pytest.mark.parametrize("choice", CHOICES)
 @pytest.mark.parametrize("is_own", [False, True])
-def test_a_loop_that_goes_on_with_a_tensor_from_outside_leaves_that_alone(is_own):
+def test_a_loop_that_goes_on_with_a_tensor_from_outside_leaves_that_alone(is_own, choice):
     outer = "%o" if is_own else "%x"
+    goes_on = CHOICES[choice].replace("ONE", outer).replace("OTHER", "%t")
     before, going = run(
-        f"""func.func @f(%x: {TENSOR}) -> ({TENSOR}, {TENSOR}) {{
+        f"""func.func @f(%x: {TENSOR}, %p: i1) -> ({TENSOR}, {TENSOR}) {{
           %c0 = arith.constant 0 : index
           %c1 = arith.constant 1 : index
           %c3 = arith.constant 3 : index
@@ -46,11 +63,13 @@ def test_a_loop_that_goes_on_with_a_tensor_from_outside_leaves_that_alone(is_own
           }} do {{
           ^bb0(%i: index, %t: {TENSOR}):
             %j = arith.addi %i, %c1 : index
-            scf.yield %j, {outer} : index, {TENSOR}
+            {goes_on}
+            scf.yield %j, %k : index, {TENSOR}
           }}
           return {outer}, %r : {TENSOR}, {TENSOR}
         }}""",
         x := np.arange(4, dtype=F32),
+        True,
     )
     expected = np.arange(4) * (2 if is_own else 1)
     np.testing.assert_array_equal(before, expected)
@@ -82,6 +101,81 @@ def test_a_loop_that_goes_on_with_one_tensor_twice_has_two(place):
     )
     times = 4 if place == "scf.condition" else 1
     np.testing.assert_array_equal(result, times * np.arange(4))
+
+
+@pytest.mark.parametrize("choice", CHOICES)
+def test_a_loop_that_goes_on_with_what_may_be_one_tensor_has_two(choice):
+    chosen = CHOICES[choice].replace("ONE", "%s").replace("OTHER", "%y")
+    changed, kept = run(
+        f"""func.func @f(%a: {TENSOR}, %b: {TENSOR}, %p: i1) -> ({TENSOR}, {TENSOR}) {{
+          %c0 = arith.constant 0 : index
+          %c1 = arith.constant 1 : index
+          %v = arith.constant 100.0 : f32
+          %r:2 = scf.for %i = %c0 to %c1 step %c1 iter_args(%x = %a, %y = %b)
+              -> ({TENSOR}, {TENSOR}) {{
+            %s = arith.addf %x, %x : {TENSOR}
+            {chosen}
+            scf.yield %s, %k : {TENSOR}, {TENSOR}
+          }}
+          %d = tensor.insert %v into %r#0[%c0] : {TENSOR}
+          return %d, %r#1 : {TENSOR}, {TENSOR}
+        }}""",
+        np.arange(1, 5, dtype=F32),
+        np.zeros(4, F32),
+        True,
+    )
+    np.testing.assert_array_equal(kept, 2 * np.arange(1, 5))
+    np.testing.assert_array_equal(changed, [100, 4, 6, 8])
+
+
+@pytest.mark.parametrize("second", ["%y", "%outer"])
+def test_what_a_loop_ends_with_though_it_began_without_is_two_tensors(second):
+    changed, kept, outer = run(
+        f"""func.func @f(%x: {TENSOR}, %n: index) -> ({TENSOR}, {TENSOR}, {TENSOR}) {{
+          %c0 = arith.constant 0 : index
+          %c1 = arith.constant 1 : index
+          %v = arith.constant 100.0 : f32
+          %outer = arith.addf %x, %x : {TENSOR}
+          %r, %q = scf.while (%i = %c0) : (index) -> ({TENSOR}, {TENSOR}) {{
+            %y = arith.mulf %x, %x : {TENSOR}
+            %go = arith.cmpi slt, %i, %n : index
+            scf.condition(%go) {second}, %y : {TENSOR}, {TENSOR}
+          }} do {{
+          ^bb0(%t: {TENSOR}, %u: {TENSOR}):
+            scf.yield %n : index
+          }}
+          %d = tensor.insert %v into %r[%c0] : {TENSOR}
+          return %d, %q, %outer : {TENSOR}, {TENSOR}, {TENSOR}
+        }}""",
+        x := np.arange(1, 5, dtype=F32),
+        1,
+    )
+    np.testing.assert_array_equal(kept, x * x)
+    np.testing.assert_array_equal(outer, 2 * x)
+    np.testing.assert_array_equal(changed, [100, *(x * x if second == "%y" else 2 * x)[1:]])
+
+
+def test_what_is_returned_twice_beside_a_tensor_of_open_shape_is_two_tensors():
+    changed, kept = run(
+        f"""func.func private @two(%x: {TENSOR}, %w: tensor<?xf32>)
+            -> ({TENSOR}, {TENSOR}, tensor<?xf32>) attributes {{no_inline}} {{
+          %y = arith.addf %x, %x : {TENSOR}
+          %d = arith.addf %w, %w : tensor<?xf32>
+          return %y, %y, %d : {TENSOR}, {TENSOR}, tensor<?xf32>
+        }}
+        func.func @f(%x: {TENSOR}, %w: tensor<?xf32>) -> ({TENSOR}, {TENSOR}) {{
+          %c0 = arith.constant 0 : index
+          %v = arith.constant 100.0 : f32
+          %a, %b, %c = call @two(%x, %w)
+              : ({TENSOR}, tensor<?xf32>) -> ({TENSOR}, {TENSOR}, tensor<?xf32>)
+          %d = tensor.insert %v into %a[%c0] : {TENSOR}
+          return %d, %b : {TENSOR}, {TENSOR}
+        }}""",
+        np.arange(1, 5, dtype=F32),
+        np.ones(3, F32),
+    )
+    np.testing.assert_array_equal(kept, [2, 4, 6, 8])
+    np.testing.assert_array_equal(changed, [100, 4, 6, 8])
 
 
 def test_what_a_loop_ends_with_twice_is_two_tensors():
@@ -214,6 +308,40 @@ def test_convolutions_around_a_change_read_before_and_after_it(passes):
     np.testing.assert_array_equal(a, b)
     np.testing.assert_allclose(a, convolve(2 * x, w, "nhwc_hwcf"), atol=1e-3)
     assert y[0, 1, 1, 1] == 100
+
+
+@pytest.mark.parametrize("passes", ["mopt-tile", "mopt-tile,canonicalize,cse"])
+def test_a_result_that_other_blocks_change_and_read_is_read_as_it_was(passes):
+    kind = "tensor<1x4x4x16xf32>"
+    text = f"""func.func @f(%x: tensor<1x6x6x8xf32>, %w: tensor<3x3x8x16xf32>,
+        %w2: tensor<3x3x16x16xf32>, %v: f32, %p: i1) -> (tensor<1x2x2x16xf32>, {kind}) {{
+      %c0 = arith.constant 0 : index
+      %c1 = arith.constant 1 : index
+      %zero = arith.constant 0.0 : f32
+      %e = tensor.empty() : {kind}
+      %f = linalg.fill ins(%zero : f32) outs(%e : {kind}) -> {kind}
+      %e2 = tensor.empty() : tensor<1x2x2x16xf32>
+      %g = linalg.fill ins(%zero : f32) outs(%e2 : tensor<1x2x2x16xf32>) -> tensor<1x2x2x16xf32>
+      %a = {CONVOLUTION.format(image="%x")}
+      cf.cond_br %p, ^one, ^other
+    ^one:
+      %y = tensor.insert %v into %a[%c0, %c1, %c1, %c1] : {kind}
+      %b = linalg.conv_2d_nhwc_hwcf ins(%a, %w2 : {kind}, tensor<3x3x16x16xf32>)
+        outs(%g : tensor<1x2x2x16xf32>) -> tensor<1x2x2x16xf32>
+      cf.br ^end(%b, %y : tensor<1x2x2x16xf32>, {kind})
+    ^other:
+      cf.br ^end(%g, %a : tensor<1x2x2x16xf32>, {kind})
+    ^end(%c: tensor<1x2x2x16xf32>, %d: {kind}):
+      return %c, %d : tensor<1x2x2x16xf32>, {kind}
+    }}"""
+    random = np.random.default_rng(0)
+    shapes = (1, 6, 6, 8), (3, 3, 8, 16), (3, 3, 16, 16)
+    x, w, w2 = (random.standard_normal(shape).astype(F32) for shape in shapes)
+    b, y = compile(text, passes=passes)["f"](x, w, w2, F32(100), np.True_)
+    a = convolve(x, w, "nhwc_hwcf")
+    np.testing.assert_allclose(b, convolve(a, w2, "nhwc_hwcf"), atol=1e-2)
+    a[0, 1, 1, 1] = 100
+    np.testing.assert_allclose(y, a, atol=1e-3)
 
 
 @pytest.mark.parametrize("where", ["", "scf.if %always", "scf.for %i = %c0 to %c1 step %c1"])

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from mopt_mlir.bindings import bindings, enclosing_module
+from mopt_mlir.bindings import bindings
 from mopt_mlir.linalg.extract import Convolution, UnsupportedError, extract
 from mopt_mlir.normal_form import normalise
+from mopt_mlir.operations import enclosing_module
 from mopt_mlir.planning.planner import convolutions
 from mopt_mlir.problem import Role, conv2d
 
@@ -472,8 +473,54 @@ def test_outputs_that_a_caller_may_give_twice_are_taken_for_one() -> None:
                                      f32) -> ()
       return
     }}"""
+    apart = caller.replace("%o, %o, %v", "%o, %p, %v").replace("%v: f32", f"%p: {OUTPUT}, %v: f32")
     assert convolution(text.replace("CALLER", "")).initializer is not None
+    assert convolution(text.replace("CALLER", apart)).initializer is not None
     assert convolution(text.replace("CALLER", caller)).initializer is None
+
+
+SQUARE = "memref<1x4x4x8xf32>"
+ONE_TAP = "memref<1x1x8x8xf32>"
+
+
+@pytest.mark.parametrize(("second", "folds"), [("%o", True), ("%a", False)])
+def test_what_a_function_that_calls_itself_is_given(second: str, folds: bool) -> None:
+    text = f"""func.func private @f(%a: {SQUARE}, %f: {ONE_TAP}, %o: {SQUARE}, %v: f32) {{
+      linalg.fill ins(%v : f32) outs(%o : {SQUARE})
+      linalg.conv_2d_nhwc_hwcf ins(%a, %f : {SQUARE}, {ONE_TAP}) outs(%o : {SQUARE})
+      call @f(%o, %f, %a, %v) : ({SQUARE}, {ONE_TAP}, {SQUARE}, f32) -> ()
+      return
+    }}
+    func.func @g(%a: {SQUARE}, %f: {ONE_TAP}, %o: {SQUARE}, %v: f32) {{
+      call @f(%a, %f, {second}, %v) : ({SQUARE}, {ONE_TAP}, {SQUARE}, f32) -> ()
+      return
+    }}"""
+    assert (convolution(text).initializer is not None) == folds
+
+
+@pytest.mark.parametrize(
+    ("image", "output", "folds"),
+    [
+        ("memref.view %arena[%c0][]", "memref.view %arena[%c1][]", True),
+        ("memref.view %arena[%c0][]", "memref.assume_alignment %x, 64", False),
+    ],
+)
+def test_parts_of_a_buffer_are_taken_to_lie_apart(image: str, output: str, folds: bool) -> None:
+    of_output = SQUARE if "assume" in output else f"memref<1024xi8> to {SQUARE}"
+    text = f"""func.func @f(%arena: memref<1024xi8>, %f: {ONE_TAP}, %v: f32) {{
+      %c0 = arith.constant 0 : index
+      %c1 = arith.constant 512 : index
+      %x = {image} : memref<1024xi8> to {SQUARE}
+      %o = {output} : {of_output}
+      linalg.fill ins(%v : f32) outs(%o : {SQUARE})
+      linalg.conv_2d_nhwc_hwcf ins(%x, %f : {SQUARE}, {ONE_TAP}) outs(%o : {SQUARE})
+      return
+    }}"""
+    if folds:
+        assert convolution(text).initializer is not None
+    else:
+        with pytest.raises(UnsupportedError, match="its output is its input, too"):
+            convolution(text)
 
 
 FOLDED = {

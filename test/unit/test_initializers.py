@@ -49,6 +49,37 @@ def test_a_convolution_in_place_reads_what_was_filled() -> None:
         mopt_mlir.compile(text, require_tiled=True)
 
 
+IN_PLACE = {
+    "cast": """func.func @conv(%f: memref<1x1xf32>, %x: memref<8x8xf32>) {
+  %two = arith.constant 2.0 : f32
+  %v = memref.cast %x : memref<8x8xf32> to memref<8x8xf32, strided<[8, 1], offset: ?>>
+  linalg.fill ins(%two : f32) outs(%x : memref<8x8xf32>)
+  linalg.conv_2d ins(%v, %f : memref<8x8xf32, strided<[8, 1], offset: ?>>, memref<1x1xf32>)
+    outs(%x : memref<8x8xf32>)
+  return
+}""",
+    "call": """func.func private @in_place(%a: memref<8x8xf32>, %f: memref<1x1xf32>,
+                                            %x: memref<8x8xf32>) {
+  %two = arith.constant 2.0 : f32
+  linalg.fill ins(%two : f32) outs(%x : memref<8x8xf32>)
+  linalg.conv_2d ins(%a, %f : memref<8x8xf32>, memref<1x1xf32>) outs(%x : memref<8x8xf32>)
+  return
+}
+func.func @conv(%f: memref<1x1xf32>, %x: memref<8x8xf32>) {
+  call @in_place(%x, %f, %x) : (memref<8x8xf32>, memref<1x1xf32>, memref<8x8xf32>) -> ()
+  return
+}""",
+}
+
+
+@pytest.mark.parametrize("how", IN_PLACE)
+def test_a_convolution_of_what_is_its_output_by_another_name(how: str) -> None:
+    image, filters = random_arrays((8, 8), (1, 1))
+    with mopt_mlir.sink(lambda _: None):  # the warning
+        mopt_mlir.compile(IN_PLACE[how])["conv"](filters, image)
+    close(image, np.full((8, 8), 2 + 2 * np.float64(filters[0, 0])))
+
+
 def test_a_bias_that_a_convolution_computes() -> None:
     row, taps, image, filters = random_arrays((18,), (3,), (1, 4, 9, 9), (16, 4, 3, 3))
     exe = mopt_mlir.compile(

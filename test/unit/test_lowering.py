@@ -1,6 +1,7 @@
 """What mopt-lower-to-llvm and the native code after it compute, on IR that is written by hand."""
 
 import math
+import re
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from mopt_mlir.lowering.scratch import RELEASE
 from mopt_mlir.lowering.target import of_cpu
 from mopt_mlir.lowering.upstream import run_upstream
 from mopt_mlir.pipeline.loading import load_module, run_passes
+from mopt_mlir.pipeline.pass_registry import create
 
 F32 = np.float32
 NO_TILING = ""  # passes in front of the lowering
@@ -667,18 +669,29 @@ def test_vectors_of_bits_are_bytes_in_memory(kind, dtype):
         (
             "vector.maskedload %m[%c0], %mask, %bits : memref<8xi1>, vector<8xi1>, vector<8xi1> "
             "into vector<8xi1>\nvector.store %x, %m[%c0] : memref<8xi1>, vector<8xi1>",
-            r":5:\d+: error: 'vector.maskedload' of elements of less than a byte is not lowered",
+            r":6:\d+: error: 'vector.maskedload' of elements of less than a byte is not lowered",
+        ),
+        (
+            "vector.transfer_read %m[%c0], %bit {in_bounds = [true]} : memref<8xi1>, vector<8xi1>\n"
+            "vector.store %x, %m[%c0] : memref<8xi1>, vector<8xi1>",
+            r":6:\d+: error: 'vector.transfer_read' of elements of less than a byte is not lowered",
+        ),
+        (
+            "vector.load %m[%c0] : memref<8xi1>, vector<1xi1>\n"
+            "vector.transfer_write %x, %m[%c0] {in_bounds = [true]} : vector<1xi1>, memref<8xi1>",
+            r":7:\d+: error: 'vector.transfer_write' of elements of less than a byte is not ",
         ),
         (
             "vector.load %n[%i, %c0] : memref<8x8xf32>, vector<2x4xf32>\n"
             "vector.store %x, %n[%i, %c0] : memref<8x8xf32>, vector<2x4xf32>",
-            r":5:\d+: error: 'vector.load' cannot be lowered to LLVM",
+            r":6:\d+: error: 'vector.load' cannot be lowered to LLVM",
         ),
     ],
 )
 def test_accesses_that_nothing_lowers_are_told_of(access, message):
     text = f"""func.func @f(%m: memref<8xi1>, %n: memref<8x8xf32>, %i: index) {{
       %c0 = arith.constant 0 : index
+      %bit = arith.constant false
       %mask = vector.load %m[%c0] : memref<8xi1>, vector<8xi1>
       %bits = arith.constant dense<false> : vector<8xi1>
       %x = {access}
@@ -707,6 +720,32 @@ def test_single_elements_where_a_stride_is_open(rows, columns):
     o = np.zeros(1, np.float32)
     compile(text)["f"](x, o)
     assert o[0] == 32 + step + 2 * rows
+
+
+def test_elements_of_an_open_shape_where_a_stride_is_negative():
+    type_ = "memref<?x?x?xf32, strided<[-8, 64, 1], offset: ?>>"
+    text = f"""func.func @f(%x: {type_}, %o: memref<3x2xf32>) {{
+      %c1 = arith.constant 1 : index
+      %c3 = arith.constant 3 : index
+      affine.for %i = 0 to 3 {{
+        affine.for %j = 0 to 2 {{
+          %v = memref.load %x[%c1, %i, %j] : {type_}
+          memref.store %v, %o[%i, %j] : memref<3x2xf32>
+        }}
+      }}
+      return
+    }}"""
+    memory = np.arange(256, dtype=np.float32)
+    x = np.lib.stride_tricks.as_strided(memory[8:], (2, 3, 2), (-32, 256, 4))
+    o = np.zeros((3, 2), np.float32)
+    compile(text)["f"](x, o)
+    np.testing.assert_array_equal(o, x[1])
+    lowered = load_module(text)
+    run_passes(lowered, create("mopt-lower-to-llvm"))
+    negative, *_ = re.findall(r"(%\w+) = llvm.mlir.constant\(-8 : index\)", str(lowered))
+    (product,) = re.findall(rf"(%\w+) = llvm.mul .*{negative} : i64", str(lowered))
+    assert re.search(rf"llvm.add .*{product}\b.* : i64", str(lowered))
+    assert not re.search(rf"({negative}|{product})\b.* overflow<", str(lowered))
 
 
 @pytest.mark.parametrize("layout", ["strided<[-1, ?], offset: ?>", "strided<[-1, ?]>"])

@@ -336,6 +336,39 @@ func.func @f(%c: i1, %a: memref<5xf32>, %b: memref<2xf32>, %n: index) {
 }
 """
 
+IN_A_CALL = SLICED_IN_A_CALL.replace("memref<5xf32>", "memref<?xf32>")
+TWICE_CALLED = (
+    IN_A_CALL.removesuffix("  return\n}\n")
+    + """
+  func.call @part(%a, %b, %n) : (memref<?xf32>, memref<2xf32>, index) -> ()
+  return
+}
+"""
+)
+
+
+def indexed(type_: str, map_: str) -> str:
+    """The elements of `type_` that a map says for two rows of eight."""
+    return f"""
+func.func @f(%x: {type_}, %o: memref<?x8xf32>) {{
+  linalg.generic {{
+      indexing_maps = [affine_map<(n, i) -> {map_}>, affine_map<(n, i) -> (n, i)>],
+      iterator_types = ["parallel", "parallel"]}} ins(%x : {type_}) outs(%o : memref<?x8xf32>) {{
+  ^bb0(%a: f32, %b: f32):
+    linalg.yield %a : f32
+  }}
+  return
+}}
+"""
+
+
+HALVED = indexed("memref<?x4xf32>", "(n, i floordiv 2)")
+ROUNDED_UP = indexed("memref<?x?xf32>", "(n, (i + 1) ceildiv 2)")
+IN_TURN = indexed("memref<?x?xf32>", "(n, i mod 3)")
+FLIPPED = indexed("memref<?x8xf32>", "(n, -i + 7)")
+FLIPPED_TOO_FAR = indexed("memref<?x?xf32>", "(n, -i + 6)")
+ROWS_FLIPPED = indexed("memref<?x8xf32>", "(-n + 3, i)")
+
 
 def function(source: str):
     with sink(lambda _: None):  # what is not tiled is no matter here
@@ -380,6 +413,14 @@ def ones(*shape: int):
         (EITHER, (False, ones(3), ones(5), ones(3)), "'memref.copy' .*needs 5 elements .*has 3"),
         (GENERATED, (ones(3), 4), "'arith.addf' .*needs 3 elements .*has 4"),
         (STATIC_SLICE, (ones(5), ones(2), 4), "'memref.subview' .*at least 6 elements .*has 5"),
+        (IN_A_CALL, (True, ones(5), ones(2), 4), "'memref.subview' .*at least 6 elements .*has 5"),
+        (TWICE_CALLED, (False, ones(5), ones(2), 4), "'memref.subview' .*at least 6 .*has 5"),
+        (HALVED, (ones(1, 4), ones(2, 8)), "'linalg.generic' .*needs 1 elements .*has 2"),
+        (ROUNDED_UP, (ones(2, 4), ones(2, 8)), "'linalg.generic' .*at least 5 elements .*has 4"),
+        (IN_TURN, (ones(2, 2), ones(2, 8)), "'linalg.generic' .*at least 3 elements .*has 2"),
+        (FLIPPED_TOO_FAR, (ones(2, 9), ones(2, 8)), "'linalg.generic' .*at least 10 .*has 9"),
+        (ROWS_FLIPPED, (ones(3, 8), ones(2, 8)), "'linalg.generic' .*at least 4 elements .*has 3"),
+        (ROWS_FLIPPED, (ones(9, 8), ones(5, 8)), "'linalg.generic' .*at least 10 .*has 9"),
     ],
 )
 def test_sizes_that_do_not_fit_are_refused(source, arguments, message):
@@ -424,6 +465,15 @@ def test_sizes_that_do_not_fit_are_refused(source, arguments, message):
         (GENERATED, (ones(3), 3)),
         (STATIC_SLICE, (ones(5), ones(2), 3)),
         (SLICED_IN_A_CALL, (False, ones(5), ones(2), 4)),
+        (IN_A_CALL, (False, ones(5), ones(2), 4)),
+        (IN_A_CALL, (True, ones(6), ones(2), 4)),
+        (TWICE_CALLED, (True, ones(6), ones(2), 4)),
+        (HALVED, (ones(2, 4), ones(2, 8))),
+        (ROUNDED_UP, (ones(2, 5), ones(2, 8))),
+        (IN_TURN, (ones(2, 3), ones(2, 8))),
+        (FLIPPED, (ones(2, 8), ones(2, 8))),
+        (ROWS_FLIPPED, (ones(4, 8), ones(2, 8))),
+        (ROWS_FLIPPED, (ones(3, 8), ones(0, 8))),
     ],
 )
 def test_sizes_that_fit_are_accepted(source, arguments):

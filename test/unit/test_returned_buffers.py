@@ -5,7 +5,7 @@ import pytest
 
 from mopt_mlir import UserError, compile
 from mopt_mlir.buffers import aligned_bytes
-from mopt_mlir.lowering.arrays import _completed
+from mopt_mlir.lowering.arrays import completed
 from mopt_mlir.lowering.bufferize import bufferize
 from mopt_mlir.pipeline.loading import load_module
 
@@ -282,6 +282,6 @@ def test_what_is_returned_has_the_alignment_that_a_callee_assumes():
 
 
 def test_strides_that_are_left_open_keep_elements_apart():
-    assert _completed((4, 4, 3), (16, 20, None), 4) == [16, 20, 4 + 3 * 16 + 3 * 20]
-    assert _completed((1, 8), (4_000_000, None), 4) == [4_000_000, 4]
-    assert _completed((2, 3), (None, None), 8) == [24, 8]
+    assert completed((4, 4, 3), (16, 20, None), 4) == [16, 20, 4 + 3 * 16 + 3 * 20]
+    assert completed((1, 8), (4_000_000, None), 4) == [4_000_000, 4]
+    assert completed((2, 3), (None, None), 8) == [24, 8]

@@ -14,11 +14,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from math import prod
 
 from mopt_mlir.codegen.builder import Builder
 from mopt_mlir.codegen.index import Index
-from mopt_mlir.codegen.prefetch.lines import last_offset, line_step, run_starts
+from mopt_mlir.codegen.prefetch.lines import line_step, run_starts, stretches
 from mopt_mlir.codegen.prefetch_budget import AHEAD_CYCLES, LINE_BYTES, steps_within
 from mopt_mlir.codegen.ranges import Range, innermost
 from mopt_mlir.codegen.upcoming import NextInput, part_of, shifted, shifts_to
@@ -141,7 +142,8 @@ class InputPrefetch:
             if visit.upcoming.again:
                 self._ask_ahead(at, NEAR_CYCLES, lines, "L1")
             shifts = shifts_to(visit.builder, later, visit.ranges[later.dim].start)
-            lines = _part(visit.builder, lines, visit.ranges, later)
+            if _evenly_spread(lines, visit.problem.input):
+                lines = _part(visit.builder, lines, visit.ranges, later)
             self._ask(shifted(at, shifts), lines, visit.upcoming.into)
             return
         if self._goes_through_l2:
@@ -227,6 +229,12 @@ class InputPrefetch:
         return later.along is not None and depth < self.visit.ranges[later.along].depth
 
 
+def _evenly_spread(lines: Sequence[Index], tensor: Tensor) -> bool:
+    """Whether nothing lies between the lines, as it does between taps that are dilated far."""
+    gaps = (second.constant - first.constant for first, second in pairwise(lines))
+    return max(gaps, default=0) <= line_step(tensor)
+
+
 def _part(
     builder: Builder, lines: Sequence[Index], ranges: Mapping[str, Range], later: NextInput
 ) -> list[Index]:
@@ -241,6 +249,10 @@ def _part(
 
 def _line_offsets(tensor: Tensor, sizes: Mapping[str, int], run_axes: int) -> list[Index]:
     """Offsets into a run, one in each cache line that it may touch."""
-    last = last_offset(tensor, sizes, run_axes)
-    offsets = [*range(0, last, line_step(tensor)), last]
-    return [Index(constant=offset) for offset in offsets]
+    step = line_step(tensor)
+    offsets = (
+        offset
+        for first, last in stretches(tensor, sizes, run_axes)
+        for offset in (*range(first, last, step), last)
+    )
+    return [Index(constant=offset) for offset in sorted(set(offsets))]

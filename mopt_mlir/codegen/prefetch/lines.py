@@ -32,6 +32,26 @@ def last_offset(tensor: Tensor, sizes: Mapping[str, int], run_axes: int = 1) -> 
     return sum(axis.reach(sizes) * (step or 1) for axis, step in steps) // (tensor.strides[-1] or 1)
 
 
+def stretches(tensor: Tensor, sizes: Mapping[str, int], run_axes: int = 1) -> list[tuple[int, int]]:
+    """The first and the last offset of each part of a run along so many of the last axes that is
+    read without skipping lines, in elements of the last axis."""
+    unit = tensor.strides[-1] or 1
+    steps = sorted(
+        (coefficient * (stride or 1) // unit, sizes.get(dim, 1))
+        for axis, stride in zip(tensor.axes[-run_axes:], tensor.strides[-run_axes:], strict=True)
+        for dim, coefficient in axis.terms
+    )
+    found = [(0, 0)]
+    for step, count in steps:
+        if len(found) == 1 and step <= found[0][1] + line_step(tensor):
+            found = [(0, found[0][1] + step * (count - 1))]
+        else:
+            found = [
+                (first + step * i, last + step * i) for i in range(count) for first, last in found
+            ]
+    return found
+
+
 def line_step(tensor: Tensor) -> int:
     """Elements of the last axis in a cache line, one at least."""
     return max(LINE_BYTES // tensor.element.size // abs(tensor.strides[-1] or 1), 1)

@@ -1,0 +1,40 @@
+// RUN: mopt-opt --mopt-lower-to-llvm --split-input-file --verify-diagnostics %s
+
+// What callers give to a public function is theirs; memory that they have from elsewhere than `malloc`
+// cannot be freed, nor can a bare pointer into what they allocated.
+
+func.func @consume(%m: memref<4xf32>) {
+  // expected-error @+1 {{'memref.dealloc' frees a parameter of @consume, which is public: make the function private, or let its callers free what they allocate}}
+  memref.dealloc %m : memref<4xf32>
+  return
+}
+
+// -----
+
+func.func private @release(%n: index, %m: memref<?xf32>) {
+  %view = memref.cast %m : memref<?xf32> to memref<4xf32>
+  // expected-error @+1 {{'memref.dealloc' frees a parameter of @through, which is public}}
+  memref.dealloc %view : memref<4xf32>
+  return
+}
+func.func @through(%m: memref<?xf32>, %n: index) {
+  call @release(%n, %m) : (index, memref<?xf32>) -> ()
+  return
+}
+
+// -----
+
+// A function of the module's own may.
+
+func.func private @release(%m: memref<4xf32>) attributes {no_inline} {
+  memref.dealloc %m : memref<4xf32>
+  return
+}
+func.func @own(%value: f32) -> f32 {
+  %zero = arith.constant 0 : index
+  %m = memref.alloc() : memref<4xf32>
+  memref.store %value, %m[%zero] : memref<4xf32>
+  %again = memref.load %m[%zero] : memref<4xf32>
+  call @release(%m) : (memref<4xf32>) -> ()
+  return %again : f32
+}
