@@ -43,8 +43,8 @@ def copy_aliases(module: Any) -> None:
     for loop in find(module, "scf.for"):
         _copy(_twice(_terminator(loop.regions[0])))
     for loop in find(module, "scf.while"):
-        for end in map(_terminator, loop.regions):
-            _copy(dict.fromkeys((*_twice(end), *_from_outside(end, loop))))  # each once, in order
+        after = _terminator(loop.regions[1])
+        _copy(dict.fromkeys((*_twice(after), *_from_outside(after, loop))))  # each once, in order
     for switch in find(module, "scf.index_switch"):
         for region in switch.regions:
             _copy((end, number) for end, number, _ in _tensors(_terminator(region)))
@@ -99,13 +99,13 @@ def _is_tensor(value: Any) -> bool:
 
 
 def _twice(end: Any) -> Iterator[tuple[Any, int]]:
-    """Those of which an earlier one may be a part, or the same."""
-    seen: set[Any] = set()
+    """Those of which an earlier one is a part, or the same."""
+    seen = set()
     for _, number, value in _tensors(end):
-        roots = set(_roots(value))
-        if not seen.isdisjoint(roots):
+        root = _root(value)
+        if root in seen:
             yield end, number
-        seen |= roots
+        seen.add(root)
 
 
 def _from_outside(end: Any, loop: Any) -> Iterator[tuple[Any, int]]:
@@ -155,16 +155,11 @@ def _root(tensor: Any) -> Any:
 
 
 def _roots(tensor: Any) -> Iterator[Any]:
-    """The `_root` of a tensor, and those of what it may be in this form, as a condition says."""
+    """The `_root` of a tensor, and those of what branches may hand on as that."""
     root = _root(tensor)
     yield root
     owner = defining_op(root)
-    if owner is None:
-        return
-    if owner.name == "arith.select":
-        for choice in list(owner.operands)[1:]:
-            yield from _roots(choice)
-    elif owner.name in _BRANCHES:
+    if owner is not None and owner.name in _BRANCHES:
         position = list(owner.results).index(root)
         for end in _terminators(owner):
             yield from _roots(end.operands[position])

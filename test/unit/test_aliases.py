@@ -310,9 +310,12 @@ def test_convolutions_around_a_change_read_before_and_after_it(passes):
     assert y[0, 1, 1, 1] == 100
 
 
+@pytest.mark.parametrize("elsewhere", [False, True])
 @pytest.mark.parametrize("passes", ["mopt-tile", "mopt-tile,canonicalize,cse"])
-def test_a_result_that_other_blocks_change_and_read_is_read_as_it_was(passes):
+def test_a_result_that_is_changed_and_read_in_other_blocks_is_read_as_it_was(passes, elsewhere):
     kind = "tensor<1x4x4x16xf32>"
+    change = f"%y = tensor.insert %v into %a[%c0, %c1, %c1, %c1] : {kind}"
+    before, behind = ("", change) if elsewhere else (change, "")
     text = f"""func.func @f(%x: tensor<1x6x6x8xf32>, %w: tensor<3x3x8x16xf32>,
         %w2: tensor<3x3x16x16xf32>, %v: f32, %p: i1) -> (tensor<1x2x2x16xf32>, {kind}) {{
       %c0 = arith.constant 0 : index
@@ -323,9 +326,10 @@ def test_a_result_that_other_blocks_change_and_read_is_read_as_it_was(passes):
       %e2 = tensor.empty() : tensor<1x2x2x16xf32>
       %g = linalg.fill ins(%zero : f32) outs(%e2 : tensor<1x2x2x16xf32>) -> tensor<1x2x2x16xf32>
       %a = {CONVOLUTION.format(image="%x")}
+      {before}
       cf.cond_br %p, ^one, ^other
     ^one:
-      %y = tensor.insert %v into %a[%c0, %c1, %c1, %c1] : {kind}
+      {behind}
       %b = linalg.conv_2d_nhwc_hwcf ins(%a, %w2 : {kind}, tensor<3x3x16x16xf32>)
         outs(%g : tensor<1x2x2x16xf32>) -> tensor<1x2x2x16xf32>
       cf.br ^end(%b, %y : tensor<1x2x2x16xf32>, {kind})

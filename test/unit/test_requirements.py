@@ -574,6 +574,25 @@ def test_calls_with_the_same_arguments_are_looked_through_once():
         f(ones(3), ones(2))
 
 
+def test_a_function_that_calls_itself_with_the_same_arguments_is_looked_through_once():
+    f = function("""
+      func.func private @g(%a: memref<?xf32>, %b: memref<?xf32>, %again: i1) {
+        scf.if %again {
+          %false = arith.constant false
+          func.call @g(%a, %b, %false) : (memref<?xf32>, memref<?xf32>, i1) -> ()
+        }
+        memref.copy %a, %b : memref<?xf32> to memref<?xf32>
+        return
+      }
+      func.func @f(%a: memref<?xf32>, %b: memref<?xf32>, %again: i1) {
+        call @g(%a, %b, %again) : (memref<?xf32>, memref<?xf32>, i1) -> ()
+        return
+      }""")
+    f(ones(3), ones(3), True)
+    with pytest.raises(ValueError, match=r"'memref\.copy' .*needs 3 elements"):
+        f(ones(3), ones(2), False)
+
+
 def test_too_many_calls_to_look_through_are_told(monkeypatch):
     text = """
       func.func private @slice(%a: memref<?xf32>, %b: memref<2xf32>, %n: index) {
