@@ -310,33 +310,27 @@ def test_convolutions_around_a_change_read_before_and_after_it(passes):
     assert y[0, 1, 1, 1] == 100
 
 
-@pytest.mark.parametrize("elsewhere", [False, True])
-@pytest.mark.parametrize("passes", ["mopt-tile", "mopt-tile,canonicalize,cse"])
-def test_a_result_that_is_changed_and_read_in_other_blocks_is_read_as_it_was(passes, elsewhere):
-    kind = "tensor<1x4x4x16xf32>"
-    change = f"%y = tensor.insert %v into %a[%c0, %c1, %c1, %c1] : {kind}"
-    before, behind = ("", change) if elsewhere else (change, "")
+RESULT = "tensor<1x4x4x16xf32>"
+CHANGE = f"tensor.insert %v into %a[%c0, %c1, %c1, %c1] : {RESULT}"
+AGAIN = f"""linalg.conv_2d_nhwc_hwcf ins(%a, %w2 : {RESULT}, tensor<3x3x16x16xf32>)
+        outs(%g : tensor<1x2x2x16xf32>) -> tensor<1x2x2x16xf32>"""
+
+
+def check_that_it_is_read_as_it_was(passes, rest):
+    """`rest` returns what a second convolution makes of %a, the result of the first, and %a with
+    one element changed to %v; %always holds."""
     text = f"""func.func @f(%x: tensor<1x6x6x8xf32>, %w: tensor<3x3x8x16xf32>,
-        %w2: tensor<3x3x16x16xf32>, %v: f32, %p: i1) -> (tensor<1x2x2x16xf32>, {kind}) {{
+        %w2: tensor<3x3x16x16xf32>, %v: f32, %always: i1)
+        -> (tensor<1x2x2x16xf32>, {RESULT}) {{
       %c0 = arith.constant 0 : index
       %c1 = arith.constant 1 : index
       %zero = arith.constant 0.0 : f32
-      %e = tensor.empty() : {kind}
-      %f = linalg.fill ins(%zero : f32) outs(%e : {kind}) -> {kind}
+      %e = tensor.empty() : {RESULT}
+      %f = linalg.fill ins(%zero : f32) outs(%e : {RESULT}) -> {RESULT}
       %e2 = tensor.empty() : tensor<1x2x2x16xf32>
       %g = linalg.fill ins(%zero : f32) outs(%e2 : tensor<1x2x2x16xf32>) -> tensor<1x2x2x16xf32>
       %a = {CONVOLUTION.format(image="%x")}
-      {before}
-      cf.cond_br %p, ^one, ^other
-    ^one:
-      {behind}
-      %b = linalg.conv_2d_nhwc_hwcf ins(%a, %w2 : {kind}, tensor<3x3x16x16xf32>)
-        outs(%g : tensor<1x2x2x16xf32>) -> tensor<1x2x2x16xf32>
-      cf.br ^end(%b, %y : tensor<1x2x2x16xf32>, {kind})
-    ^other:
-      cf.br ^end(%g, %a : tensor<1x2x2x16xf32>, {kind})
-    ^end(%c: tensor<1x2x2x16xf32>, %d: {kind}):
-      return %c, %d : tensor<1x2x2x16xf32>, {kind}
+      {rest}
     }}"""
     random = np.random.default_rng(0)
     shapes = (1, 6, 6, 8), (3, 3, 8, 16), (3, 3, 16, 16)
@@ -346,6 +340,25 @@ def test_a_result_that_is_changed_and_read_in_other_blocks_is_read_as_it_was(pas
     np.testing.assert_allclose(b, convolve(a, w2, "nhwc_hwcf"), atol=1e-2)
     a[0, 1, 1, 1] = 100
     np.testing.assert_allclose(y, a, atol=1e-3)
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+@pytest.mark.parametrize("passes", ["mopt-tile", "mopt-tile,canonicalize,cse"])
+def test_a_result_that_is_changed_and_read_in_other_blocks_is_read_as_it_was(passes, elsewhere):
+    before, behind = ("", f"%y = {CHANGE}") if elsewhere else (f"%y = {CHANGE}", "")
+    check_that_it_is_read_as_it_was(
+        passes,
+        f"""{before}
+      cf.cond_br %always, ^one, ^other
+    ^one:
+      {behind}
+      %b = {AGAIN}
+      cf.br ^end(%b, %y : tensor<1x2x2x16xf32>, {RESULT})
+    ^other:
+      cf.br ^end(%g, %a : tensor<1x2x2x16xf32>, {RESULT})
+    ^end(%c: tensor<1x2x2x16xf32>, %d: {RESULT}):
+      return %c, %d : tensor<1x2x2x16xf32>, {RESULT}""",
+    )
 
 
 @pytest.mark.parametrize("where", ["", "scf.if %always", "scf.for %i = %c0 to %c1 step %c1"])
@@ -353,44 +366,25 @@ def test_a_result_that_is_changed_and_read_in_other_blocks_is_read_as_it_was(pas
 def test_a_result_that_is_changed_is_read_as_it_was(passes, where):
     """Folding must not let the second convolution read the buffer of the first one's result, which
     the change is made in."""
-    change = "tensor.insert %v into %a[%c0, %c1, %c1, %c1] : tensor<1x4x4x16xf32>"
-    kind = "tensor<1x4x4x16xf32>"
+    change = CHANGE
     if where.startswith("scf.if"):
-        change = f"""{where} -> {kind} {{
+        change = f"""{where} -> {RESULT} {{
           %u = {change}
-          scf.yield %u : {kind}
+          scf.yield %u : {RESULT}
         }} else {{
-          scf.yield %a : {kind}
+          scf.yield %a : {RESULT}
         }}"""
     elif where:
-        change = f"""{where} iter_args(%t = %a) -> {kind} {{
+        change = f"""{where} iter_args(%t = %a) -> {RESULT} {{
           %u = {change.replace("%a", "%t")}
-          scf.yield %u : {kind}
+          scf.yield %u : {RESULT}
         }}"""
-    text = f"""func.func @f(%x: tensor<1x6x6x8xf32>, %w: tensor<3x3x8x16xf32>,
-        %w2: tensor<3x3x16x16xf32>, %v: f32, %always: i1)
-        -> (tensor<1x2x2x16xf32>, {kind}) {{
-      %c0 = arith.constant 0 : index
-      %c1 = arith.constant 1 : index
-      %zero = arith.constant 0.0 : f32
-      %e = tensor.empty() : {kind}
-      %f = linalg.fill ins(%zero : f32) outs(%e : {kind}) -> {kind}
-      %e2 = tensor.empty() : tensor<1x2x2x16xf32>
-      %g = linalg.fill ins(%zero : f32) outs(%e2 : tensor<1x2x2x16xf32>) -> tensor<1x2x2x16xf32>
-      %a = {CONVOLUTION.format(image="%x")}
-      %y = {change}
-      %b = linalg.conv_2d_nhwc_hwcf ins(%a, %w2 : {kind}, tensor<3x3x16x16xf32>)
-        outs(%g : tensor<1x2x2x16xf32>) -> tensor<1x2x2x16xf32>
-      return %b, %y : tensor<1x2x2x16xf32>, {kind}
-    }}"""
-    random = np.random.default_rng(0)
-    shapes = (1, 6, 6, 8), (3, 3, 8, 16), (3, 3, 16, 16)
-    x, w, w2 = (random.standard_normal(shape).astype(F32) for shape in shapes)
-    b, y = compile(text, passes=passes)["f"](x, w, w2, F32(100), np.True_)
-    a = convolve(x, w, "nhwc_hwcf")
-    np.testing.assert_allclose(b, convolve(a, w2, "nhwc_hwcf"), atol=1e-2)
-    a[0, 1, 1, 1] = 100
-    np.testing.assert_allclose(y, a, atol=1e-3)
+    check_that_it_is_read_as_it_was(
+        passes,
+        f"""%y = {change}
+      %b = {AGAIN}
+      return %b, %y : tensor<1x2x2x16xf32>, {RESULT}""",
+    )
 
 
 @pytest.mark.parametrize(
