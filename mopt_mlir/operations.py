@@ -11,6 +11,10 @@ from mopt_mlir.bindings import bindings_of
 _WITH_ONE_INPUT = ("linalg.broadcast", "linalg.transpose", "tensor.insert_slice")
 """Operations that do not say how many operands are only read, as it is the first."""
 
+_BRANCHES = ("scf.execute_region", "scf.if")
+
+_LOOP_BOUNDS = 3  # operands of scf.for in front of the initial values
+
 
 def inside(root: Any) -> list[Any]:
     """`root` and all operations inside, from the innermost out, as they are before any changes."""
@@ -63,6 +67,33 @@ def defined_by(operation: Any) -> Iterator[Any]:
     for region in operation.regions:
         for block in region:
             yield from block.arguments
+
+
+def handed_on(operation: Any, number: int) -> list[Any]:
+    """The values that operand `number` of an operation may become as it is: behind a branch or a
+    loop, in its next iteration or in the next block, or by being selected."""
+    name = operation.name
+    if name == "arith.select":
+        return [operation.result] if number else []
+    if name == "scf.for":
+        return _carried(operation, number - _LOOP_BOUNDS) if number >= _LOOP_BOUNDS else []
+    if name == "scf.yield":
+        around = operation.parent.operation
+        if around.name == "scf.for":
+            return _carried(around, number)
+        return [around.results[number]] if around.name in _BRANCHES else []
+    if name == "cf.br":
+        return [operation.successors[0].arguments[number]]
+    if name == "cf.cond_br":
+        condition, first, _ = operation.attributes["operandSegmentSizes"]
+        successor, before = (0, condition) if number < condition + first else (1, condition + first)
+        return [operation.successors[successor].arguments[number - before]] if number else []
+    return []
+
+
+def _carried(loop: Any, number: int) -> list[Any]:
+    """What an `scf.for` carries from iteration to iteration: its result, and what it is inside."""
+    return [loop.results[number], loop.regions[0].blocks[0].arguments[1 + number]]
 
 
 def count_inputs(operation: Any) -> int:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
+
+from mopt_mlir.operations import handed_on
 
 WRITABLE = "writable"
 """The attribute of `bufferization.to_tensor` by which results may be written to in place."""
+
+_RESHAPING = ("tensor.cast", "tensor.collapse_shape", "tensor.expand_shape")
 
 
 def keep_what_is_read_later(results: Iterable[Any]) -> None:
@@ -19,11 +23,39 @@ def keep_what_is_read_later(results: Iterable[Any]) -> None:
     """
     order = _Order()
     for result in results:
-        users = [use.owner.operation for use in result.uses]
-        reads = [order.place(user, result) for user in users if _reads_buffer(user)]
-        others = [order.place(user, result) for user in users if not _reads_buffer(user)]
+        reads: list[int] = []
+        others: list[int] = []
+        for user in _users(result):
+            (reads if _reads_buffer(user) else others).append(order.place(user, result))
         if reads and others and max(reads) >= min(others):
             del result.owner.operation.attributes[WRITABLE]
+
+
+def _users(result: Any) -> Iterator[Any]:
+    """The operations that use a tensor, or what folding may make the tensor itself."""
+    values, seen = [result], {result}
+    while values:
+        for use in values.pop().uses:
+            forms = _forms(use.owner.operation, use.operand_number)
+            if not forms:
+                yield use.owner.operation
+            values += [form for form in forms if form not in seen]
+            seen |= {*forms}
+
+
+def _forms(user: Any, number: int) -> list[Any]:
+    """The results, and what they are in a loop, that may be folded to operand `number` of `user`,
+    which then does not read it: another shape of it, or what branches and loops hand on."""
+    if user.name in _RESHAPING or (user.name == "linalg.generic" and _only_yields(user, number)):
+        return list(user.results)
+    return handed_on(user, number)
+
+
+def _only_yields(generic: Any, number: int) -> bool:
+    """Whether all that an operation does is to hand on its operand `number`."""
+    block = generic.regions[0].blocks[0]
+    (*before, last) = block.operations
+    return not before and [*last.operands] == [block.arguments[number]]
 
 
 def _reads_buffer(user: Any) -> bool:

@@ -69,12 +69,12 @@ def extract(operation: Any, bindings: Bindings, memory: Memory | None = None) ->
 
     Raises UnsupportedError with the reason where this compiler cannot tile it.
     """
-    if not (bindings.linalg.isa_convolution_op(operation) or _contracted(operation, bindings)):
+    if not (bindings.linalg.isa_convolution_op(operation) or _is_contraction(operation, bindings)):
         raise UnsupportedError(_why_not(operation))
     _check_place(operation, bindings)
-    _check_body(operation)
     if len(operation.operands) != 3:
         raise UnsupportedError("it has other operands than input, weights and output")
+    _check_body(operation)
     types = [operand.type for operand in operation.operands]
     for type_ in types:
         _check_type(type_, bindings)
@@ -173,27 +173,22 @@ def _check_output(operation: Any, memory: Memory) -> None:
     again. (Buffers that merely may overlap are the caller's business, as for linalg itself.)"""
     *inputs, output = operation.operands
     for name, operand in zip(TENSORS[:-1], inputs, strict=True):
-        if memory.whole(operand) == memory.whole(output):
+        if memory.is_same(operand, output):
             raise UnsupportedError(f"its output is its {name}, too; give it another buffer")
 
 
 def _problem(operation: Any, types: list[Any], element: ElementType, bindings: Bindings) -> Problem:
-    roles = _roles(operation, bindings)
-    maps = indexing_maps(operation, bindings)
-    if set(roles) != set(range(maps[0].n_dims)):
-        raise UnsupportedError("one of its loops has no role in a convolution")
-    position_names = {position: name for position, (name, _) in roles.items()}
+    indexed = _forms(operation, bindings)
+    roles = _roles(_loops(indexed))
     forms = [
-        [_linear_form(expr, position_names, bindings) for expr in map_.results] for map_ in maps
+        [LinearForm(tuple((roles[loop][0], c) for loop, c in axis.terms)) for axis in form]
+        for form in indexed
     ]
     for operand, form in zip(TENSORS, forms, strict=True):
         loops = [dim for axis in form for dim in axis.dims]
         if len(loops) != len(set(loops)):  # a diagonal
             raise UnsupportedError(f"one of its loops moves along two axes of the {operand}")
     extents = _extents(forms[1:], types[1:])
-    missing = [name for name, _ in roles.values() if name not in extents]
-    if missing:
-        raise UnsupportedError(f"the extent of loop {', '.join(missing)} is not given by a shape")
     order = "nkdhwcqrs"
     dims = tuple(
         Dim(name, extents[name], role)
@@ -208,75 +203,79 @@ def _problem(operation: Any, types: list[Any], element: ElementType, bindings: B
 
 @dataclass(frozen=True)
 class _Loops:
-    """The positions of loops by their roles."""
+    """The names of loops by their roles."""
 
-    batch: list[int]
-    pixels: list[int]
-    channels: list[int]
-    summed: list[int]
-    taps: list[int]
+    batch: list[str]
+    pixels: list[str]
+    channels: list[str]
+    summed: list[str]
+    taps: list[str]
 
 
-def _contracted(operation: Any, bindings: Bindings) -> _Loops | None:
-    """The loops of a `linalg.generic` that is a convolution without filter loops; None if it is
-    none. Named contractions, such as `linalg.matmul`, are left to passes that are made for them."""
+def _forms(operation: Any, bindings: Bindings) -> list[list[LinearForm]]:
+    """How each operand is indexed, by loops that are named by their positions."""
     maps = indexing_maps(operation, bindings)
-    if operation.name != "linalg.generic" or len(maps) != 3:
-        return None
-    names = {position: str(position) for position in range(maps[0].n_dims)}
-    try:
-        forms = [[_linear_form(e, names, bindings) for e in map_.results] for map_ in maps]
-    except UnsupportedError:
-        return None
-    if any(len(axis.terms) > 1 for axis in forms[0]):
-        return None
-    image, weights, output = ({dim for axis in form for dim in axis.dims} for form in forms)
-    parts = (image & output) - weights, (weights & output) - image, (image & weights) - output
-    pixels, channels, summed = (sorted(map(int, part)) for part in parts)
-    found = len(pixels) + len(channels) + len(summed)
-    if not pixels or len(channels) != 1 or len(summed) != 1 or found != len(names):
-        return None
-    first = max(len(pixels) - len(IMAGE_NAMES), 0)
-    return _Loops(pixels[:first], pixels[first:], channels, summed, [])
+    names = {position: str(position) for position in range(maps[0].n_dims if maps else 0)}
+    return [[_linear_form(expr, names, bindings) for expr in map_.results] for map_ in maps]
 
 
-def _convolved(operation: Any, bindings: Bindings) -> _Loops:
-    """The loops of what MLIR calls a convolution."""
-    found = bindings.linalg.infer_convolution_dimensions(operation)
-    if len(found.depth):
+def _loops(forms: list[list[LinearForm]]) -> _Loops:
+    """The loops of a convolution by the operands that they index. Raises UnsupportedError if it is
+    none of one kind of channels in and one out, with a filter along each axis of the image."""
+    image, weights, output = ({loop for axis in form for loop in axis.dims} for form in forms)
+    if image & weights & output:
         raise UnsupportedError("it is a depthwise or grouped convolution")
-    batch, pixels = list(found.batch), list(found.output_image)
-    # to MLIR pixels over which no filter loop moves, as its unit dim was folded, are a batch too
-    first = 1 if len(batch[1:]) + len(pixels) <= len(IMAGE_NAMES) else len(batch)
+    parts = (image & output) - weights, (weights & output) - image, (image & weights) - output
+    pixels, channels, summed = parts
+    if image | weights | output != pixels | channels | summed:
+        raise UnsupportedError("one of its loops has no role in a convolution")
+    beside: set[str] = set()  # loops that share an axis of the image with another one
+    for axis in forms[0]:
+        if len(axis.terms) > 1:
+            if len(axis.terms) > 2 or len(pixels & {*axis.dims}) != 1:
+                raise UnsupportedError("it sums up others than an image and a filter dim")
+            beside |= {*axis.dims}
+    alone = sorted(pixels - beside, key=int)
+    # pixels over which no filter loop moves, as its unit dim was folded, look like a batch
+    first = max(len(pixels) - len(IMAGE_NAMES), 0)
+    if beside:
+        first = 1 if len(pixels) <= 1 + len(IMAGE_NAMES) else len(alone)
     return _Loops(
-        batch=batch[:first],
-        pixels=sorted(batch[first:] + pixels),
-        channels=list(found.output_channel),
-        summed=list(found.input_channel),
-        taps=list(found.filter_loop),
+        batch=alone[:first],
+        pixels=sorted({*alone[first:]} | pixels & beside, key=int),
+        channels=sorted(channels, key=int),
+        summed=sorted(summed - beside, key=int),
+        taps=sorted(summed & beside, key=int),
     )
 
 
-def _roles(operation: Any, bindings: Bindings) -> dict[int, tuple[str, Role]]:
+def _is_contraction(operation: Any, bindings: Bindings) -> bool:
+    """Whether a `linalg.generic` is a convolution without filter loops. Named contractions, such as
+    `linalg.matmul`, are left to passes that are made for them."""
+    if operation.name != "linalg.generic" or len(operation.operands) != 3:
+        return False
+    try:
+        loops = _loops(_forms(operation, bindings))
+    except UnsupportedError:
+        return False
+    return bool(loops.pixels) and (len(loops.channels), len(loops.summed), loops.taps) == (1, 1, [])
+
+
+def _roles(loops: _Loops) -> dict[str, tuple[str, Role]]:
     """Name and role of each loop."""
-    loops = _contracted(operation, bindings) or _convolved(operation, bindings)
-    if len(loops.pixels) > len(IMAGE_NAMES):
-        raise UnsupportedError(f"it has {len(loops.pixels)} image dims; 3 are supported")
-    roles: dict[int, tuple[str, Role]] = {}
-    for positions, name, role, text in (
-        (loops.batch, "n", Role.BATCH, "batch"),
-        (loops.channels, "k", Role.OUT_CHANNEL, "output channel"),
-        (loops.summed, "c", Role.CHANNEL, "input channel"),
+    roles: dict[str, tuple[str, Role]] = {}
+    for found, names, role, text in (
+        (loops.batch, ("n",), Role.BATCH, "batch"),
+        (loops.channels, ("k",), Role.OUT_CHANNEL, "output channel"),
+        (loops.summed, ("c",), Role.CHANNEL, "input channel"),
+        (loops.pixels, IMAGE_NAMES, Role.IMAGE, "image"),
+        (loops.taps, FILTER_NAMES, Role.FILTER, "filter"),
     ):
-        if len(positions) > 1:
-            raise UnsupportedError(f"it has {len(positions)} {text} dims; 1 is supported")
-        roles.update(dict.fromkeys(positions, (name, role)))
-    for positions, names, role in (
-        (loops.pixels, IMAGE_NAMES, Role.IMAGE),
-        (loops.taps, FILTER_NAMES, Role.FILTER),
-    ):
-        for position, name in zip(positions, names[len(names) - len(positions) :], strict=True):
-            roles[position] = (name, role)
+        if len(found) > len(names):
+            most = "1 is" if len(names) == 1 else f"{len(names)} are"
+            raise UnsupportedError(f"it has {len(found)} {text} dims; {most} supported")
+        for loop, name in zip(found, names[len(names) - len(found) :], strict=True):
+            roles[loop] = (name, role)
     return roles
 
 

@@ -29,6 +29,9 @@ _ACCESS_NOTHING = VIEWS | {
 _PARTS = frozenset({"memref.reinterpret_cast", "memref.subview", "memref.view"})
 """Views that may be of a part of a buffer."""
 
+_PLACES = ("static_offsets", "static_sizes", "static_strides")
+"""Attributes that say which part, beside the operands."""
+
 
 @dataclass(frozen=True)
 class _Origin:
@@ -75,18 +78,23 @@ class Memory:
         return self._may_be_one(self._origin(one), self._origin(other))
 
     def may_coincide(self, one: Any, other: Any) -> bool:
-        """Whether two buffers may be the same one, which may be a part of another. Different parts
-        of one are taken to lie apart."""
-        one, other = self.whole(one), self.whole(other)
-        if one == other:
-            return True
-        return not _is_part(one) and not _is_part(other) and self.may_share(one, other)
+        """Whether two buffers, one of which is written to, may have elements in common, as
+        `may_share`, where different parts of one are taken to lie apart."""
+        one, other = _formed_from(one), _formed_from(other)
+        first, second = _part(one), _part(other)
+        if first is None or second is None:
+            return self.may_share(one, other)
+        bases = first.operands[0], second.operands[0]
+        return _are_alike(first, second) and self.may_coincide(*bases)
 
-    def whole(self, buffer: Any) -> Any:
-        """The buffer, or the part of one, that `buffer` is another form of."""
-        while (view := defining_op(buffer)) is not None and view.name in VIEWS - _PARTS:
-            buffer = view.operands[0]
-        return buffer
+    def is_same(self, one: Any, other: Any) -> bool:
+        """Whether two buffers are one, or the same part of one, as far as their function tells."""
+        one, other = _formed_from(one), _formed_from(other)
+        first, second = _part(one), _part(other)
+        if one == other or first is None or second is None:
+            return bool(one == other)
+        bases = first.operands[0], second.operands[0]
+        return _are_alike(first, second) and self.is_same(*bases)
 
     def may_access(self, operation: Any, buffer: Any, *, by_writing: bool = False) -> bool:
         """Whether an operation, or one inside of it, may read or write elements of `buffer`, or may
@@ -181,6 +189,24 @@ class Memory:
         return self._uses[module].get(name_of(function), [])
 
 
-def _is_part(buffer: Any) -> bool:
+def _formed_from(buffer: Any) -> Any:
+    """The buffer, or the part of one, that `buffer` is another form of."""
+    while (view := defining_op(buffer)) is not None and view.name in VIEWS - _PARTS:
+        buffer = view.operands[0]
+    return buffer
+
+
+def _part(buffer: Any) -> Any:
+    """The operation by which `buffer` is a part of another; None if it is none."""
     view = defining_op(buffer)
-    return view is not None and view.name in _PARTS
+    return view if view is not None and view.name in _PARTS else None
+
+
+def _are_alike(one: Any, other: Any) -> bool:
+    """Whether two operations take the same part, of whatever they take it of."""
+
+    def described(view: Any) -> list[Any]:
+        known = (view.attributes[name] for name in _PLACES if name in view.attributes)
+        return [view.name, view.result.type, *known, *list(view.operands)[1:]]
+
+    return described(one) == described(other)

@@ -249,3 +249,86 @@ func.func @weights_in_place(%a: memref<5x5xf32>, %x: memref<3x3xf32>) {
   linalg.conv_2d ins(%a, %x : memref<5x5xf32>, memref<3x3xf32>) outs(%x : memref<3x3xf32>)
   return
 }
+
+// -----
+
+#sum = affine_map<(h, w, k, c) -> (h + w, c)>
+#weights = affine_map<(h, w, k, c) -> (c, k)>
+#result = affine_map<(h, w, k, c) -> (h, w, k)>
+// CHECK-LABEL: func.func @sum_of_pixels
+// CHECK:         linalg.generic
+func.func @sum_of_pixels(%a: memref<9x4xf32>, %f: memref<4x8xf32>, %x: memref<5x5x8xf32>) {
+  // expected-remark @+1 {{it sums up others than an image and a filter dim}}
+  linalg.generic {indexing_maps = [#sum, #weights, #result],
+                  iterator_types = ["parallel", "parallel", "parallel", "reduction"]}
+    ins(%a, %f : memref<9x4xf32>, memref<4x8xf32>) outs(%x : memref<5x5x8xf32>) {
+  ^bb0(%i: f32, %k: f32, %o: f32):
+    %p = arith.mulf %i, %k : f32
+    %q = arith.addf %o, %p : f32
+    linalg.yield %q : f32
+  }
+  return
+}
+
+// -----
+
+#sum = affine_map<(n, k, r, s) -> (n, r + s)>
+#weights = affine_map<(n, k, r, s) -> (r, s, k)>
+#result = affine_map<(n, k, r, s) -> (n, k)>
+// CHECK-LABEL: func.func @sum_of_taps
+// CHECK:         linalg.generic
+func.func @sum_of_taps(%a: memref<4x5xf32>, %f: memref<3x3x8xf32>, %x: memref<4x8xf32>) {
+  // expected-remark @+1 {{it sums up others than an image and a filter dim}}
+  linalg.generic {indexing_maps = [#sum, #weights, #result],
+                  iterator_types = ["parallel", "parallel", "reduction", "reduction"]}
+    ins(%a, %f : memref<4x5xf32>, memref<3x3x8xf32>) outs(%x : memref<4x8xf32>) {
+  ^bb0(%i: f32, %k: f32, %o: f32):
+    %p = arith.mulf %i, %k : f32
+    %q = arith.addf %o, %p : f32
+    linalg.yield %q : f32
+  }
+  return
+}
+
+// -----
+
+#image = affine_map<(d, e, h, w, k, p, q, r, s) -> (d + p, e + q, h + r, w + s)>
+#weights = affine_map<(d, e, h, w, k, p, q, r, s) -> (p, q, r, s, k)>
+#result = affine_map<(d, e, h, w, k, p, q, r, s) -> (d, e, h, w, k)>
+// CHECK-LABEL: func.func @four_image_dims
+// CHECK:         linalg.generic
+func.func @four_image_dims(%a: memref<4x4x4x4xf32>, %f: memref<3x3x3x3x8xf32>,
+                           %x: memref<2x2x2x2x8xf32>) {
+  // expected-remark @+1 {{it has 4 image dims; 3 are supported}}
+  linalg.generic {
+    indexing_maps = [#image, #weights, #result],
+    iterator_types = ["parallel", "parallel", "parallel", "parallel", "parallel",
+                      "reduction", "reduction", "reduction", "reduction"]}
+    ins(%a, %f : memref<4x4x4x4xf32>, memref<3x3x3x3x8xf32>) outs(%x : memref<2x2x2x2x8xf32>) {
+  ^bb0(%i: f32, %k: f32, %o: f32):
+    %p = arith.mulf %i, %k : f32
+    %q = arith.addf %o, %p : f32
+    linalg.yield %q : f32
+  }
+  return
+}
+
+// -----
+
+#image = affine_map<(h, k, r) -> (h + r)>
+#weights = affine_map<(h, k, r) -> (r, k)>
+#result = affine_map<(h, k, r) -> (h, k)>
+// CHECK-LABEL: func.func @another_operand
+// CHECK:         linalg.generic
+func.func @another_operand(%a: memref<9xf32>, %f: memref<3x8xf32>, %x: memref<7x8xf32>) {
+  // expected-remark @+1 {{it has other operands than input, weights and output}}
+  linalg.generic {indexing_maps = [#image, #weights, #weights, #result],
+                  iterator_types = ["parallel", "parallel", "reduction"]}
+    ins(%a, %f, %f : memref<9xf32>, memref<3x8xf32>, memref<3x8xf32>) outs(%x : memref<7x8xf32>) {
+  ^bb0(%i: f32, %k: f32, %unused: f32, %o: f32):
+    %p = arith.mulf %i, %k : f32
+    %q = arith.addf %o, %p : f32
+    linalg.yield %q : f32
+  }
+  return
+}

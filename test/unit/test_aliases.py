@@ -342,6 +342,46 @@ def check_that_it_is_read_as_it_was(passes, rest):
     np.testing.assert_allclose(y, a, atol=1e-3)
 
 
+FORMS = {
+    "reshaped": f"""%p = tensor.collapse_shape %a [[0, 1, 2], [3]]
+        : {RESULT} into tensor<16x16xf32>
+      CHANGE
+      %q = tensor.expand_shape %p [[0, 1, 2], [3]] output_shape [1, 4, 4, 16]
+        : tensor<16x16xf32> into {RESULT}""",
+    "cast": f"""%p = tensor.cast %a : {RESULT} to tensor<?x4x4x16xf32>
+      CHANGE
+      %q = tensor.cast %p : tensor<?x4x4x16xf32> to {RESULT}""",
+    "branch": f"""CHANGE
+      %q = scf.if %always -> {RESULT} {{ scf.yield %a : {RESULT} }}
+        else {{ scf.yield %a : {RESULT} }}""",
+    "loop": f"""CHANGE
+      %q = scf.for %i = %c0 to %c1 step %c1 iter_args(%t = %a) -> {RESULT} {{
+        scf.yield %t : {RESULT} }}""",
+    "select": f"""CHANGE
+      %q = arith.select %always, %a, %a : {RESULT}""",
+    "generic": f"""CHANGE
+      %e3 = tensor.empty() : {RESULT}
+      %q = linalg.generic {{indexing_maps = [affine_map<(a, b, c, d) -> (a, b, c, d)>,
+          affine_map<(a, b, c, d) -> (a, b, c, d)>],
+          iterator_types = ["parallel", "parallel", "parallel", "parallel"]}}
+          ins(%a : {RESULT}) outs(%e3 : {RESULT}) {{
+        ^bb0(%one: f32, %other: f32): linalg.yield %one : f32
+      }} -> {RESULT}""",
+}
+"""%q is %a by other operations, that folding takes away, around a change of it."""
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("passes", ["mopt-tile", "mopt-tile,canonicalize,cse"])
+def test_a_result_that_is_read_in_another_form_is_read_as_it_was(passes, form):
+    check_that_it_is_read_as_it_was(
+        passes,
+        f"""{FORMS[form].replace("CHANGE", f"%y = {CHANGE}")}
+      %b = {AGAIN.replace("%a", "%q")}
+      return %b, %y : tensor<1x2x2x16xf32>, {RESULT}""",
+    )
+
+
 @pytest.mark.parametrize("elsewhere", [False, True])
 @pytest.mark.parametrize("passes", ["mopt-tile", "mopt-tile,canonicalize,cse"])
 def test_a_result_that_is_changed_and_read_in_other_blocks_is_read_as_it_was(passes, elsewhere):

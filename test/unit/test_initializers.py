@@ -69,6 +69,37 @@ func.func @conv(%f: memref<1x1xf32>, %x: memref<8x8xf32>) {
   call @in_place(%x, %f, %x) : (memref<8x8xf32>, memref<1x1xf32>, memref<8x8xf32>) -> ()
   return
 }""",
+    "part": """func.func @conv(%f: memref<1x1xf32>, %x: memref<8x8xf32>) {
+  %two = arith.constant 2.0 : f32
+  %a = memref.subview %x[0, 0] [8, 8] [1, 1] : memref<8x8xf32> to memref<8x8xf32, strided<[8, 1]>>
+  %b = memref.subview %x[0, 0] [8, 8] [1, 1] : memref<8x8xf32> to memref<8x8xf32, strided<[8, 1]>>
+  linalg.fill ins(%two : f32) outs(%b : memref<8x8xf32, strided<[8, 1]>>)
+  linalg.conv_2d ins(%a, %f : memref<8x8xf32, strided<[8, 1]>>, memref<1x1xf32>)
+    outs(%b : memref<8x8xf32, strided<[8, 1]>>)
+  return
+}""",
+    "whole": """func.func @conv(%f: memref<1x1xf32>, %x: memref<8x8xf32>) {
+  %two = arith.constant 2.0 : f32
+  %b = memref.subview %x[0, 0] [8, 8] [1, 1] : memref<8x8xf32> to memref<8x8xf32, strided<[8, 1]>>
+  linalg.fill ins(%two : f32) outs(%b : memref<8x8xf32, strided<[8, 1]>>)
+  linalg.conv_2d ins(%x, %f : memref<8x8xf32>, memref<1x1xf32>)
+    outs(%b : memref<8x8xf32, strided<[8, 1]>>)
+  return
+}""",
+    "part of a parameter": """func.func private @in_place(%a: memref<8x8xf32>, %f: memref<1x1xf32>,
+                                                          %x: memref<8x8xf32>) {
+  %two = arith.constant 2.0 : f32
+  %s = memref.subview %a[0, 0] [8, 8] [1, 1] : memref<8x8xf32> to memref<8x8xf32, strided<[8, 1]>>
+  %t = memref.subview %x[0, 0] [8, 8] [1, 1] : memref<8x8xf32> to memref<8x8xf32, strided<[8, 1]>>
+  linalg.fill ins(%two : f32) outs(%t : memref<8x8xf32, strided<[8, 1]>>)
+  linalg.conv_2d ins(%s, %f : memref<8x8xf32, strided<[8, 1]>>, memref<1x1xf32>)
+    outs(%t : memref<8x8xf32, strided<[8, 1]>>)
+  return
+}
+func.func @conv(%f: memref<1x1xf32>, %x: memref<8x8xf32>) {
+  call @in_place(%x, %f, %x) : (memref<8x8xf32>, memref<1x1xf32>, memref<8x8xf32>) -> ()
+  return
+}""",
 }
 
 
