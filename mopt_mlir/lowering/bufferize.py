@@ -37,7 +37,7 @@ _BUFFERIZE = (
 )
 _FREE = (
     "lower-affine",  # deallocation knows scf.parallel, not affine.parallel
-    "expand-realloc",
+    "expand-realloc{emit-deallocs=false}",  # the next pass frees what is left behind
     "ownership-based-buffer-deallocation",
     "canonicalize",
     "buffer-deallocation-simplification",
@@ -235,13 +235,12 @@ def _variables(module: Any) -> dict[str, Any]:
 def _keep_manual_deallocations(module: Any) -> None:
     """Mark buffers that the module frees itself, which automatic deallocation must not touch."""
     ir = bindings_of(module).ir
-
+    for op in find(module, "memref.store"):  # of a buffer: nobody knows how long it is in use
+        if (owner := _allocation(op.operands[0])) is not None:
+            owner.attributes[MANUAL] = ir.UnitAttr.get(op.context)
     for op in find(module, "memref.dealloc"):
         op.attributes[MANUAL] = ir.UnitAttr.get(op.context)
-        owner = defining_op(op.operands[0])
-        while owner is not None and owner.name in VIEWS:
-            owner = defining_op(owner.operands[0])
-        if owner is not None and owner.name == "memref.alloc":
+        if (owner := _allocation(op.operands[0])) is not None:
             owner.attributes[MANUAL] = ir.UnitAttr.get(op.context)
         else:
             raise UserError(
@@ -250,3 +249,11 @@ def _keep_manual_deallocations(module: Any) -> None:
                 "returned, in the same function",
                 describe(op.location),
             )
+
+
+def _allocation(buffer: Any) -> Any | None:
+    """The `memref.alloc` that a buffer is what it returned, or a view of it; None if it is not."""
+    owner = defining_op(buffer)
+    while owner is not None and owner.name in VIEWS:
+        owner = defining_op(owner.operands[0])
+    return owner if owner is not None and owner.name == "memref.alloc" else None

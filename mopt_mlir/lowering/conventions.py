@@ -136,10 +136,11 @@ def _take(values: Sequence[Any], results: Sequence[Parameter]) -> tuple[Any, ...
     """Scalars, and copies of the buffers that descriptors describe, which are freed: once, since
     the same one may have been returned twice."""
     pairs = list(zip(values, results, strict=True))
-    taken = tuple(v if r.shape is None else _copy_of(v, r, len(r.shape)) for v, r in pairs)
-    for allocated in {value[0] for value, result in pairs if result.shape is not None}:
-        _free()(allocated)
-    return taken
+    try:
+        return tuple(v if r.shape is None else _copy_of(v, r, len(r.shape)) for v, r in pairs)
+    finally:  # also if there is no memory for copies
+        for allocated in {value[0] for value, result in pairs if result.shape is not None}:
+            _free()(allocated)
 
 
 def _copy_of(descriptor: Any, result: Parameter, rank: int) -> Array:

@@ -33,6 +33,9 @@ ENTRY = "mopt.entry"
 _EXTENSIONS = {"i1": "llvm.zeroext", "i8": "llvm.signext", "i16": "llvm.signext"}
 """How a parameter is made as wide as C's int."""
 
+_CONVENTIONS = ("llvm.bareptr", "llvm.emit_c_interface")
+"""Attributes of functions that ask upstream's lowering for bare pointers, or for descriptors."""
+
 _FIELDS = ("name", "type", "access", "position", "alignment")
 C_INTERFACE = "_mlir_ciface_"
 """What upstream puts in front of the name of a function that takes descriptors."""
@@ -103,7 +106,7 @@ class Entry:
     @property
     def convention(self) -> str:
         """The attribute that asks upstream's lowering for such a function."""
-        return "llvm.bareptr" if self.takes_pointers else "llvm.emit_c_interface"
+        return _CONVENTIONS[0 if self.takes_pointers else 1]
 
     def __str__(self) -> str:
         """As a declaration, e.g. `@conv(input: memref<4xf32>, output: memref<4xf32>)`."""
@@ -143,6 +146,9 @@ def annotate_entries(module: Any) -> None:
             set_argument_attributes(function, kept)
             if entry is not None:
                 _check_frees(function)
+                for other in _CONVENTIONS:  # that of the source, perhaps
+                    if other in function.attributes:
+                        del function.attributes[other]
                 function.attributes[entry.convention] = ir.UnitAttr.get()
                 write_entry(function, entry)
                 if [str(result) for result in entry.results] == ["i1"]:  # C's bool is 0 or 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
+from hashlib import sha256
 from itertools import chain, count
 
 from mopt_mlir.lowering.entries import Entry, Parameter
@@ -70,20 +71,27 @@ def header_text(entries: Iterable[Entry], name: str) -> str:
     if the function assumes any, and the direction of every buffer.
     """
     entries = tuple(entries)
-    guard = "MOPT_HEADER_" + re.sub(r"\W", "_", name).upper()
     names = {entry.symbol for entry in entries}
     ranks = sorted({len(shape) for e in entries if not e.takes_pointers for shape in _buffers(e)})
     parts = [
-        f"#ifndef {guard}\n#define {guard}\n",
         "#include <stdbool.h>\n#include <stdint.h>\n",
         '#ifdef __cplusplus\nextern "C" {\n#endif\n',
         _NOTE,
         *map(_descriptor, ranks),
         *(_declaration(entry, names) for entry in entries),
         "#ifdef __cplusplus\n}\n#endif\n",
-        f"#endif /* {guard} */\n",
     ]
-    return "\n".join(parts)
+    text = "\n".join(parts)
+    guard = _guard(name, text)
+    return f"#ifndef {guard}\n#define {guard}\n\n{text}\n#endif /* {guard} */\n"
+
+
+def _guard(name: str, text: str) -> str:
+    """The macro that is defined once a header has been included: another one for another text, as
+    headers in two directories may have the same name."""
+    digest = sha256(text.encode()).hexdigest()[:12]
+    readable = re.sub(r"\W", "_", name, flags=re.ASCII)
+    return f"MOPT_HEADER_{readable}_{digest}".upper()
 
 
 def _descriptor(rank: int) -> str:

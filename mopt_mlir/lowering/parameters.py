@@ -10,6 +10,7 @@ from mopt_mlir.buffers import CHECKED, VIEWS
 from mopt_mlir.func_ops import parameter_given
 from mopt_mlir.layouts import layout_of
 from mopt_mlir.lowering.values import constant
+from mopt_mlir.operations import handed_on
 
 _SHIFTED = ("memref.reinterpret_cast", "memref.subview", "memref.view")
 """Views that may begin elsewhere than their operand; all others have its first element."""
@@ -71,7 +72,9 @@ def _uses(buffer: Any, follow: Follow) -> Iterator[tuple[Any, int]]:
 def _parts(operation: Any, number: int) -> Iterable[Any]:
     if operation.name == "func.call":
         return parameter_given(operation, number)
-    return list(operation.results) if number == 0 and operation.name in VIEWS else []
+    if number == 0 and operation.name in VIEWS:
+        return list(operation.results)
+    return handed_on(operation, number)
 
 
 def _same_start(operation: Any, number: int) -> Iterable[Any]:

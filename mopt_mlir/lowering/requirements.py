@@ -15,12 +15,14 @@ from typing import Any
 
 from mopt_mlir.bindings import bindings_of
 from mopt_mlir.diagnostics import describe
+from mopt_mlir.layouts import is_row_major
 from mopt_mlir.linalg.extract import indexing_maps
 from mopt_mlir.lowering.shapes import Activation, Shape, kept, paddings, product
-from mopt_mlir.lowering.sizes import Size, compute, evaluate, is_known, is_natural
+from mopt_mlir.lowering.sizes import Size, compute, evaluate, fold, is_known, is_natural
 from mopt_mlir.operations import inside
 
 _SLICES = ("tensor.extract_slice", "tensor.insert_slice", "memref.subview")
+_ALLOCATING = ("bufferization.alloc_tensor", "memref.alloc", "memref.alloca", "tensor.empty")
 _COPIES = ("memref.copy", "bufferization.materialize_in_destination")
 
 
@@ -86,7 +88,10 @@ def _demanded(
         callee = activation.callee(operation)
         if callee is not None:
             return _of_activation(callee, known)
-        return [_requirement(operation, 0, 0, None, None)] if activation.is_lost else []
+        return [_unknown(operation)] if activation.is_lost(operation) else []
+    if operation.name == "func.call_indirect":
+        is_open = any(map(activation.is_dynamic, operation.operands))
+        return [_unknown(operation)] if is_open else []
     if any(map(activation.is_dynamic, (*operation.operands, *operation.results))) or (
         operation.name in _SLICES and _is_sure(activation, operation)
     ):
@@ -128,8 +133,14 @@ def _of_operation(activation: Activation, operation: Any) -> Iterator[Requiremen
         yield from _inserted(activation, operation)
     elif name in ("tensor.expand_shape", "memref.expand_shape"):
         yield from _of_expansion(activation, operation)
-    elif name == "tensor.reshape":
+    elif name in ("tensor.reshape", "memref.reshape"):
         yield from _of_reshape(activation, operation)
+    elif name == "memref.view":
+        yield from _of_view(activation, operation)
+    elif name == "memref.reinterpret_cast":
+        yield from _of_reinterpretation(activation, operation)
+    elif name in _ALLOCATING and _is_sure(activation, operation):
+        yield from _of_allocation(activation, operation)
     elif name == "tensor.concat":
         yield from _of_concatenation(activation, operation)
     elif name == "tensor.pad":
@@ -150,7 +161,7 @@ def _of_structured(activation: Activation, operation: Any) -> Iterator[Requireme
             if activation.is_dynamic(operation.operands[operand]):
                 unknown = (i for i, size in enumerate(shape) if not isinstance(size, int))
                 for axis in islice(unknown, 1):  # none if the type forgets what is known
-                    yield _requirement(operation, operand, axis, None, None)
+                    yield _unknown(operation, operand, axis)
         return
     extents: dict[int, Size] = {}
     axes = [
@@ -284,11 +295,44 @@ def _of_expansion(activation: Activation, operation: Any) -> Iterator[Requiremen
 
 def _of_reshape(activation: Activation, operation: Any) -> Iterator[Requirement]:
     """Of a new shape: that it has as many elements."""
+    if not (activation.has_shape(operation.operands[0]) and activation.has_shape(operation.result)):
+        yield _unknown(operation)  # of any rank
+        return
     source, result = (activation.shape(v) for v in (operation.operands[0], operation.result))
     if source:
-        rest = product(source[1:])
-        total, needed = compute("mul", source[0], rest), product(result)
-        yield from _demand(operation, 0, 0, total, needed)
+        yield from _demand(operation, 0, 0, product(source), product(result))
+
+
+def _of_view(activation: Activation, operation: Any) -> Iterator[Requirement]:
+    """Of elements that are in bytes: that there are as many bytes."""
+    shift = activation.number(operation.operands[1])
+    (available,), result = (
+        activation.shape(operation.operands[0]),
+        activation.shape(operation.result),
+    )
+    bytes_ = product([*result, operation.result.type.element_type.width // 8])
+    yield from _demand(operation, 0, 0, available, compute("add", shift, bytes_), exact=False)
+
+
+def _of_reinterpretation(activation: Activation, operation: Any) -> Iterator[Requirement]:
+    """Of other sizes and strides: that the last element is one of the buffer, if that is dense."""
+    source = operation.operands[0]
+    if not activation.has_shape(source) or not is_row_major(source.type):
+        return
+    (offset,), sizes, strides = activation.slice(operation, 1)
+    steps = [
+        compute("mul", compute("sub", n, 1), step) for n, step in zip(sizes, strides, strict=True)
+    ]
+    total, needed = product(activation.shape(source)), fold("add", [offset, 1, *steps])
+    if is_known(total) and is_known(needed):
+        yield from _demand(operation, 0, 0, total, needed, exact=False)
+
+
+def _of_allocation(activation: Activation, operation: Any) -> Iterator[Requirement]:
+    """Of what is allocated: that no size is below 0."""
+    for axis, size in enumerate(activation.shape(operation.result)):
+        if is_known(size) and not is_natural(size):
+            yield from _demand(operation, 0, axis, size, 0, exact=False)
 
 
 def _of_concatenation(activation: Activation, operation: Any) -> Iterator[Requirement]:
@@ -324,11 +368,16 @@ def _demand(
     if size == needed:
         return
     if needed is None or not (is_known(size) and is_known(needed)):
-        yield _requirement(operation, operand, axis, None, None)
+        yield _unknown(operation, operand, axis)
         return
     if isinstance(size, int) and isinstance(needed, int) and size > needed and not exact:
         return
     yield _requirement(operation, operand, axis, size, needed, exact)
+
+
+def _unknown(operation: Any, operand: int = 0, axis: int = 0) -> Requirement:
+    """What cannot be told from the arguments."""
+    return _requirement(operation, operand, axis, None, None)
 
 
 def _requirement(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from itertools import count
 from typing import Any
 
@@ -11,7 +12,7 @@ from mopt_mlir.func_ops import functions_of, name_of
 from mopt_mlir.lowering.arithmetic import computed, is_arithmetic
 from mopt_mlir.lowering.sizes import Extent, Scalar, Size, Unknown, compute, fold, operands_first
 from mopt_mlir.lowering.values import operands_of
-from mopt_mlir.operations import defining_op
+from mopt_mlir.operations import defining_op, inside
 
 Shape = tuple[Size, ...]
 
@@ -34,6 +35,7 @@ class Activation:
         caller: Activation | None = None,
     ) -> None:
         self.function = function
+        self._root: Activation = self if caller is None else caller._root
         if caller is None:
             self.depth = 0
             self._others: dict[Any, Activation] = {}
@@ -97,10 +99,21 @@ class Activation:
             self._calls[call] = self._activate(call)
         return self._calls[call]
 
-    @property
-    def is_lost(self) -> bool:
-        """Whether there were too many calls to look through all of them."""
-        return len(self._others) == _MOST
+    def is_lost(self, call: Any) -> bool:
+        """Whether nobody knows what a `func.call` demands, as there were too many calls, or calls
+        inside of calls, to look through all of them."""
+        is_known = call.attributes["callee"].value not in self._functions or self.callee(call)
+        return not is_known and self._root.leaves_sizes_open
+
+    @cached_property
+    def leaves_sizes_open(self) -> bool:
+        """Whether a function of the module has values whose types leave sizes open."""
+        return any(
+            self.is_dynamic(value)
+            for function in self._functions.values()
+            for operation in inside(function)
+            for value in (*operation.operands, *operation.results)
+        )
 
     def sizes(self, operation: Any, name: str, dynamic: Iterator[Any]) -> Shape:
         """A list of sizes: those that are constant in attribute `static_<name>`, the others from
@@ -317,6 +330,12 @@ def _reshaped(activation: Activation, operation: Any) -> Shape | None:
     return None if sizes is None else tuple(map(activation.number, sizes))
 
 
+def _transposed(activation: Activation, operation: Any) -> Shape | None:
+    source = activation.shape(operation.operands[0])
+    axes = operation.attributes["permutation"].value.results
+    return tuple(source[axis.position] for axis in axes)
+
+
 def _concatenated(activation: Activation, operation: Any) -> Shape | None:
     along = operation.attributes["dim"].value
     shapes = [activation.shape(value) for value in operation.operands]
@@ -344,6 +363,8 @@ def product(sizes: Iterable[Size]) -> Size:
 _ALIKE: Mapping[str, int] = {
     **dict.fromkeys(("tensor.cast", "memref.cast", "bufferization.clone"), 0),
     **dict.fromkeys(("bufferization.to_tensor", "bufferization.to_buffer"), 0),
+    **dict.fromkeys(("memref.assume_alignment", "memref.memory_space_cast"), 0),
+    "bufferization.materialize_in_destination": 0,
     **dict.fromkeys(("tensor.insert_slice", "tensor.insert"), 1),
 }
 """Which operand the result has the shape of, by operation."""
@@ -355,6 +376,10 @@ _SHAPES: Mapping[str, Callable[[Activation, Any], Shape | None]] = {
     **dict.fromkeys(("tensor.collapse_shape", "memref.collapse_shape"), _collapsed),
     "bufferization.alloc_tensor": _allocated_tensor,
     "tensor.generate": _allocated,
+    "memref.realloc": lambda activation, operation: _allocated(activation, operation, 1),
+    "memref.reinterpret_cast": lambda activation, operation: activation.slice(operation, 1)[1],
+    "memref.transpose": _transposed,
+    "memref.view": lambda activation, operation: _allocated(activation, operation, 2),
     "tensor.splat": lambda activation, operation: _allocated(activation, operation, 1),
     "arith.select": _selected,
     "tensor.concat": _concatenated,

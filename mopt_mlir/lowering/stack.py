@@ -62,11 +62,11 @@ def _free_in_loops(module: Any) -> None:
     """Free what an iteration of a loop still has on the stack, buffers of dynamic size, at its end,
     unless a later one may read it."""
     ir = bindings_of(module).ir
-    for loop in find(module, "scf.for", "scf.parallel"):
-        allocas = find(loop, "memref.alloca")
+    loops = find(module, "scf.for", "scf.forall", "scf.parallel", "scf.while")
+    for loop, block in ((one, region.blocks[0]) for one in loops for region in one.regions):
+        allocas = [op for part in block.operations for op in find(part.operation, "memref.alloca")]
         if not allocas or any(_is_passed_on(alloca.result) for alloca in allocas):
             continue
-        block = loop.regions[0].blocks[0]
         with module.context, loop.location:
             with ir.InsertionPoint.at_block_begin(block):
                 saved = _stack(ir)

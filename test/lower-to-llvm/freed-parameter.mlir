@@ -38,3 +38,54 @@ func.func @own(%value: f32) -> f32 {
   call @release(%m) : (memref<4xf32>) -> ()
   return %again : f32
 }
+
+// -----
+
+// One of several parameters is a parameter.
+
+func.func @either(%first: i1, %a: memref<4xf32>, %b: memref<4xf32>) {
+  %m = arith.select %first, %a, %b : memref<4xf32>
+  // expected-error @+1 {{'memref.dealloc' frees a parameter of @either, which is public}}
+  memref.dealloc %m : memref<4xf32>
+  return
+}
+
+// -----
+
+func.func @branch(%first: i1, %a: memref<4xf32>, %n: index) {
+  %m = scf.if %first -> memref<4xf32> {
+    scf.yield %a : memref<4xf32>
+  } else {
+    %new = memref.alloc() : memref<4xf32>
+    scf.yield %new : memref<4xf32>
+  }
+  // expected-error @+1 {{'memref.dealloc' frees a parameter of @branch, which is public}}
+  memref.dealloc %m : memref<4xf32>
+  return
+}
+
+// -----
+
+func.func @loop(%a: memref<4xf32>, %b: memref<4xf32>, %n: index) {
+  %zero = arith.constant 0 : index
+  %one = arith.constant 1 : index
+  %m = scf.for %i = %zero to %n step %one iter_args(%old = %a) -> memref<4xf32> {
+    memref.copy %old, %b : memref<4xf32> to memref<4xf32>
+    scf.yield %b : memref<4xf32>
+  }
+  // expected-error @+1 {{'memref.dealloc' frees a parameter of @loop, which is public}}
+  memref.dealloc %m : memref<4xf32>
+  return
+}
+
+// -----
+
+func.func @blocks(%first: i1, %a: memref<4xf32>, %b: memref<4xf32>) {
+  cf.cond_br %first, ^free(%a : memref<4xf32>), ^next
+^next:
+  cf.br ^free(%b : memref<4xf32>)
+^free(%m: memref<4xf32>):
+  // expected-error @+1 {{'memref.dealloc' frees a parameter of @blocks, which is public}}
+  memref.dealloc %m : memref<4xf32>
+  return
+}

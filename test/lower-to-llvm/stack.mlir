@@ -47,6 +47,47 @@ func.func @iterations(%output: memref<4096xf32>, %n: index, %value: f32) {
   return
 }
 
+// CHECK-LABEL: llvm.func @threads
+// CHECK:         %[[STACK:.*]] = llvm.intr.stacksave
+// CHECK:         llvm.alloca %arg
+// CHECK:         llvm.intr.stackrestore %[[STACK]]
+// CHECK:         llvm.return
+func.func @threads(%output: memref<4096xf32>, %n: index, %value: f32) {
+  %zero = arith.constant 0 : index
+  scf.forall (%i) in (4096) {
+    %buffer = memref.alloca(%n) : memref<?xf32>
+    memref.store %value, %buffer[%zero] : memref<?xf32>
+    memref.copy %buffer, %buffer : memref<?xf32> to memref<?xf32>
+    %first = memref.load %buffer[%zero] : memref<?xf32>
+    memref.store %first, %output[%i] : memref<4096xf32>
+  }
+  return
+}
+
+// CHECK-LABEL: llvm.func @while
+// CHECK:         %[[STACK:.*]] = llvm.intr.stacksave
+// CHECK:         llvm.alloca %arg
+// CHECK:         llvm.intr.stackrestore %[[STACK]]
+// CHECK:         llvm.return
+func.func @while(%output: memref<4096xf32>, %n: index, %value: f32) {
+  %zero = arith.constant 0 : index
+  %one = arith.constant 1 : index
+  %last = scf.while (%i = %n) : (index) -> index {
+    %more = arith.cmpi sgt, %i, %zero : index
+    scf.condition(%more) %i : index
+  } do {
+  ^bb0(%i: index):
+    %buffer = memref.alloca(%n) : memref<?xf32>
+    memref.store %value, %buffer[%zero] : memref<?xf32>
+    memref.copy %buffer, %buffer : memref<?xf32> to memref<?xf32>
+    %first = memref.load %buffer[%zero] : memref<?xf32>
+    %less = arith.subi %i, %one : index
+    memref.store %first, %output[%less] : memref<4096xf32>
+    scf.yield %less : index
+  }
+  return
+}
+
 // Buffers of static size are in the function's own part of it.
 
 // CHECK-LABEL: llvm.func @static

@@ -665,6 +665,49 @@ def test_a_convolution_in_a_loop_reads_what_the_loop_has_made(loop):
     np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-4)
 
 
+def test_a_buffer_grows_beside_tensors():
+    text = f"""
+        func.func @tensors(%x: {TENSOR}) -> {TENSOR} {{ return %x : {TENSOR} }}
+        func.func @f(%n: index, %o: memref<8xf32>) {{
+          %c2 = arith.constant 2 : index
+          %two = arith.constant 2.0 : f32
+          %a = memref.alloc(%c2) : memref<?xf32>
+          linalg.fill ins(%two : f32) outs(%a : memref<?xf32>)
+          %b = memref.realloc %a(%n) : memref<?xf32> to memref<?xf32>
+          %part = memref.subview %b[0] [2] [1] : memref<?xf32> to memref<2xf32, strided<[1]>>
+          %place = memref.subview %o[0] [2] [1] : memref<8xf32> to memref<2xf32, strided<[1]>>
+          memref.copy %part, %place
+            : memref<2xf32, strided<[1]>> to memref<2xf32, strided<[1]>>
+          return
+        }}"""
+    run(text, 8, o := np.zeros(8, F32))
+    np.testing.assert_array_equal(o, [2, 2, 0, 0, 0, 0, 0, 0])
+
+
+def test_buffers_in_a_buffer_are_not_freed_while_it_is_in_use():
+    text = f"""
+        func.func @tensors(%x: {TENSOR}) -> {TENSOR} {{ return %x : {TENSOR} }}
+        func.func @f(%o: memref<64xindex>) {{
+          %c0 = arith.constant 0 : index
+          %c1 = arith.constant 1 : index
+          %c64 = arith.constant 64 : index
+          %all = memref.alloc() : memref<64xmemref<1xindex>>
+          scf.for %i = %c0 to %c64 step %c1 {{
+            %b = memref.alloc() : memref<1xindex>
+            memref.store %i, %b[%c0] : memref<1xindex>
+            memref.store %b, %all[%i] : memref<64xmemref<1xindex>>
+          }}
+          scf.for %i = %c0 to %c64 step %c1 {{
+            %b = memref.load %all[%i] : memref<64xmemref<1xindex>>
+            %n = memref.load %b[%c0] : memref<1xindex>
+            memref.store %n, %o[%i] : memref<64xindex>
+          }}
+          return
+        }}"""
+    run(text, o := np.zeros(64, np.int64))
+    np.testing.assert_array_equal(o, range(64))
+
+
 @pytest.mark.parametrize(
     ("made", "message"),
     [

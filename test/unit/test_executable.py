@@ -17,6 +17,7 @@ from mopt_mlir import UserError
 from mopt_mlir.bindings import bindings
 from mopt_mlir.diagnostics import Diagnostic, sink
 from mopt_mlir.linalg import decomposition
+from mopt_mlir.lowering import conventions
 from mopt_mlir.lowering.entries import annotate_entries
 from mopt_mlir.pipeline.loading import load_module
 
@@ -738,6 +739,33 @@ def test_functions_are_called_through_pointers():
     np.testing.assert_array_equal(five, [6] * 4)
 
 
+def test_functions_are_called_by_our_conventions_whatever_their_attributes_say():
+    text = """func.func @f(%a: memref<4xf32>) -> (f32, f32) attributes {llvm.bareptr} {
+      %zero = arith.constant 0 : index
+      %x = memref.load %a[%zero] : memref<4xf32>
+      %y = arith.addf %x, %x : f32
+      return %x, %y : f32, f32
+    }"""
+    assert mopt_mlir.compile(text)["f"](np.full(4, 3, F32)) == (3, 6)
+
+
+def test_results_are_freed_if_there_is_no_memory_for_copies(monkeypatch):
+    function = mopt_mlir.compile("""func.func @f(%a: tensor<?xf32>) -> tensor<?xf32> {
+      %0 = arith.addf %a, %a : tensor<?xf32>
+      return %0 : tensor<?xf32>
+    }""")["f"]
+    free, freed = conventions._free(), []
+    monkeypatch.setattr(conventions, "_free", lambda: lambda place: freed.append(free(place)))
+
+    def fails(*_):
+        raise MemoryError
+
+    monkeypatch.setattr(conventions, "_copy_of", fails)
+    with pytest.raises(MemoryError):
+        function(np.ones(4, F32))
+    assert len(freed) == 1
+
+
 def test_pointers_to_one_function_are_alike():
     module = load_module(POINTERS.replace("@sub :", "@add :"))
     annotate_entries(module)
@@ -859,8 +887,8 @@ def test_an_alignment_that_is_assumed_is_asked_of_callers():
         """%c = memref.subview %a[0] [32] [1] : memref<64xf32> to memref<32xf32, strided<[1]>>
            %x = memref.assume_alignment %c, 64 : memref<32xf32, strided<[1]>>""",
         """%shape = memref.alloca() : memref<1xindex>
-           %c = memref.reshape %a(%shape) : (memref<64xf32>, memref<1xindex>) -> memref<?xf32>
-           %x = memref.assume_alignment %c, 64 : memref<?xf32>""",
+           %c = memref.reshape %a(%shape) : (memref<64xf32>, memref<1xindex>) -> memref<64xf32>
+           %x = memref.assume_alignment %c, 64 : memref<64xf32>""",
     ],
 )
 def test_an_alignment_that_views_accesses_and_callees_assume_is_asked_of_callers(body):

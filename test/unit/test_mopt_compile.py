@@ -389,6 +389,17 @@ def test_headers_compile_alone_twice_and_together(run, language):
     subprocess.run(command, check=True)
 
 
+@needs_cc
+def test_headers_of_one_name_do_not_hide_each_other(run):
+    for directory, source in (("one", "add"), ("two", "weights")):
+        Path(directory).mkdir()
+        header = f"{directory}/conv\u00b2.h"
+        run(f"{source}.mlir", "-o", f"{directory}/a.ll", "--header", header, "--machine", "haswell")
+    includes = '#include "one/conv\u00b2.h"\n#include "two/conv\u00b2.h"\n'
+    Path("all.c").write_text(f"{includes}void *both[] = {{(void *)add, (void *)shift}};\n")
+    subprocess.run(["cc", "-Werror", "-fsyntax-only", "all.c"], check=True)
+
+
 def test_headers_say_what_alignment_is_assumed(run, tmp_path):
     text = """
     func.func @f(%a: memref<64xf32>, %b: memref<64xf32>) {

@@ -254,6 +254,57 @@ func.func @f(%a: tensor<?xf32>, %sizes: tensor<2xindex>) -> tensor<?x?xf32> {
   return %0 : tensor<?x?xf32>
 }
 """
+BUFFER_RESHAPED = """
+func.func @f(%a: memref<?xf32>, %sizes: memref<2xindex>) {
+  %two = arith.constant 2.0 : f32
+  %r = memref.reshape %a(%sizes) : (memref<?xf32>, memref<2xindex>) -> memref<?x?xf32>
+  linalg.fill ins(%two : f32) outs(%r : memref<?x?xf32>)
+  return
+}
+"""
+VIEWED = """
+func.func @f(%a: memref<?xi8>, %n: index, %from: index) {
+  %two = arith.constant 2.0 : f32
+  %r = memref.view %a[%from][%n] : memref<?xi8> to memref<?xf32>
+  linalg.fill ins(%two : f32) outs(%r : memref<?xf32>)
+  return
+}
+"""
+REINTERPRETED = """
+func.func @f(%a: memref<?xf32>) {
+  %two = arith.constant 2.0 : f32
+  %r = memref.reinterpret_cast %a to offset: [1], sizes: [4, 2], strides: [4, 1]
+      : memref<?xf32> to memref<4x2xf32, strided<[4, 1], offset: 1>>
+  linalg.fill ins(%two : f32) outs(%r : memref<4x2xf32, strided<[4, 1], offset: 1>>)
+  return
+}
+"""
+ALIGNED = """
+func.func @f(%a: memref<?xf32>, %b: memref<?xf32>, %n: index) {
+  %two = arith.constant 2.0 : f32
+  %x = memref.assume_alignment %a, 4 : memref<?xf32>
+  linalg.copy ins(%x : memref<?xf32>) outs(%b : memref<?xf32>)
+  %s = memref.subview %x[0] [%n] [1] : memref<?xf32> to memref<?xf32, strided<[1]>>
+  linalg.fill ins(%two : f32) outs(%s : memref<?xf32, strided<[1]>>)
+  return
+}
+"""
+TURNED = """
+func.func @f(%a: memref<?x?xf32>, %b: memref<?x?xf32>) {
+  %t = memref.transpose %a (i, j) -> (j, i)
+      : memref<?x?xf32> to memref<?x?xf32, strided<[1, ?]>>
+  memref.copy %t, %b : memref<?x?xf32, strided<[1, ?]>> to memref<?x?xf32>
+  return
+}
+"""
+ALLOCATED = """
+func.func @f(%n: index) -> tensor<?xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty(%n) : tensor<?xf32>
+  %0 = linalg.fill ins(%zero : f32) outs(%e : tensor<?xf32>) -> tensor<?xf32>
+  return %0 : tensor<?xf32>
+}
+"""
 ROW_BY_ROW = """
 func.func @f(%a: tensor<?x?xf32>, %b: tensor<?x?xf32>) -> tensor<?x?xf32> {
   %c0 = arith.constant 0 : index
@@ -407,6 +458,13 @@ def ones(*shape: int):
         (JOINED, (ones(2, 3), ones(4, 3), ones(5, 3)), "'arith.addf' .*needs 6 .*, which has 5"),
         (RESHAPED, (ones(11), 4), "'tensor.reshape' .*needs 12 elements .*has 11"),
         (RESHAPED_AS_TOLD, (ones(6), np.array([2, 3])), "whether its sizes fit cannot be told"),
+        (BUFFER_RESHAPED, (ones(6), np.array([2, 3])), "whether its sizes fit cannot be told"),
+        (VIEWED, (np.zeros(15, np.int8), 3, 4), "'memref.view' .*at least 16 .*has 15"),
+        (REINTERPRETED, (ones(14),), "'memref.reinterpret_cast' .*at least 15 .*has 14"),
+        (ALIGNED, (ones(3), ones(2), 1), "'linalg.copy' .*needs 3 elements .*has 2"),
+        (ALIGNED, (ones(3), ones(3), 4), "'memref.subview' .*at least 4 elements .*has 3"),
+        (TURNED, (ones(2, 3), ones(2, 3)), "'memref.copy' .*needs 3 elements .*has 2"),
+        (ALLOCATED, (-5,), "'tensor.empty' .*at least 0 elements .*has -5"),
         (ROW_BY_ROW, (ones(3, 4), ones(3, 3)), "'tensor.parallel_insert_slice' .*at least 4 elem"),
         (IF_IT_FITS, (ones(2), ones(2), 1), "'memref.subview' .*at least 3 elements .*has 2"),
         (EITHER, (True, ones(3), ones(5), ones(5)), "'memref.copy' .*needs 3 elements .*has 5"),
@@ -456,6 +514,11 @@ def test_sizes_that_do_not_fit_are_refused(source, arguments, message):
         (JOINED, (ones(2, 3), ones(4, 3), ones(6, 3))),
         (MORE_AND_MORE, (ones(8),)),
         (RESHAPED, (ones(12), 4)),
+        (VIEWED, (np.zeros(16, np.int8), 3, 4)),
+        (REINTERPRETED, (ones(15),)),
+        (ALIGNED, (ones(3), ones(3), 3)),
+        (TURNED, (ones(2, 3), ones(3, 2))),
+        (ALLOCATED, (5,)),
         (ROW_BY_ROW, (ones(3, 4), ones(3, 4))),
         (CONV, (ones(1, 0, 10, 8), ones(3, 3, 8, 16), ones(1, 0, 8, 16))),
         (IF_IT_FITS, (ones(5), ones(2), 4)),
@@ -610,6 +673,47 @@ def test_too_many_calls_to_look_through_are_told(monkeypatch):
     monkeypatch.setattr(shapes, "_MOST", 2)
     with pytest.raises(ValueError, match=r"cannot be told from the arguments: .* of 'func\.call'"):
         function(text)(ones(4), ones(2))
+
+
+COUNTED_DOWN = """
+func.func private @g(%a: memref<TYPE>, %b: memref<TYPE>, %n: index) {
+  %zero = arith.constant 0 : index
+  %one = arith.constant 1 : index
+  %last = arith.cmpi eq, %n, %zero : index
+  scf.if %last {
+    memref.copy %a, %b : memref<TYPE> to memref<TYPE>
+  } else {
+    %less = arith.subi %n, %one : index
+    func.call @g(%a, %b, %less) : (memref<TYPE>, memref<TYPE>, index) -> ()
+  }
+  return
+}
+func.func @f(%a: memref<TYPE>, %b: memref<TYPE>, %n: index) {
+  call @g(%a, %b, %n) : (memref<TYPE>, memref<TYPE>, index) -> ()
+  return
+}"""
+
+
+def test_calls_that_are_too_deep_to_look_through_are_told():
+    with pytest.raises(ValueError, match=r"cannot be told from the arguments: .* of 'func\.call'"):
+        function(COUNTED_DOWN.replace("TYPE", "?xf32"))(ones(3), ones(3), 20)
+    function(COUNTED_DOWN.replace("TYPE", "3xf32"))(ones(3), b := np.zeros(3, np.float32), 20)
+    assert b.tolist() == [1, 1, 1]
+
+
+def test_what_a_pointer_calls_demands_is_not_known():
+    text = """
+      func.func private @copy(%a: memref<?xf32>, %b: memref<?xf32>) {
+        memref.copy %a, %b : memref<?xf32> to memref<?xf32>
+        return
+      }
+      func.func @f(%a: memref<?xf32>, %b: memref<?xf32>) {
+        %copy = func.constant @copy : (memref<?xf32>, memref<?xf32>) -> ()
+        func.call_indirect %copy(%a, %b) : (memref<?xf32>, memref<?xf32>) -> ()
+        return
+      }"""
+    with pytest.raises(ValueError, match=r"cannot be told .* of 'func\.call_indirect'"):
+        function(text)(ones(3), ones(3))
 
 
 def test_calls_with_the_same_arguments_may_give_back_other_sizes():
