@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from os import PathLike
 from typing import Any
 
@@ -20,7 +21,7 @@ from mopt_mlir.plan import Plan
 from mopt_mlir.planning.operators import OF_LISTS_ONLY, Operator, is_list, names_of, read_list
 from mopt_mlir.planning.plan_attribute import NAME, compare_threads
 from mopt_mlir.planning.planner import Planner, unplanned
-from mopt_mlir.planning.solving import Planning, Request
+from mopt_mlir.planning.solving import Planning, Request, longer_search
 from mopt_mlir.planning.tasks import Progress
 from mopt_mlir.problem import NoPlanError, Problem
 from mopt_mlir.wording import counted, instead_of
@@ -121,7 +122,8 @@ def _of_list(
             solution = planning.solve(first.problem, constant_weights=constant_weights)
         except NoPlanError as error:
             raise UserError(f"'{first.name}': {error}", first.location) from None
-        if shortfall := solution.shortfall(planning.request):
+        request = planning.request_for(constant_weights=constant_weights)
+        if shortfall := solution.shortfall(request, partial(longer_search, of_list=True)):
             emit("remark", first.location, f"'{first.name}': {shortfall}")
         subject = _Subject(first.problem, planning.machine, solution.plan, constant_weights)
         places = [one.name for one in (first, *others)] if others else []

@@ -30,11 +30,11 @@ PACK_CONFLICT_CYCLES = 2.6
 """More per weight whose row falls on a set of L1 with too many others."""
 
 PACK_ROW_CYCLES = 10.0
-"""For each row of output channels that lies in memory as in its panel: the first time it comes from
-memory, and few of them are under way. (Measured on Zen 4: own plans of layers with images of 7x7
-take 9 to 12 cycles for rows of 16 and of 24 channels. With it 29 own plans of AVX2 code take 0.7%
-less time, five of AVX-512 code 0.3%.) Rows that are packed again come from nearer, and move like
-others: see `estimate.times`."""
+"""At least, for each row of output channels that lies in memory as in its panel: the first time it
+comes from memory, and few of them are under way. (Measured on Zen 4: own plans of layers with
+images of 7x7 take 9 to 12 cycles for rows of 16 and of 24 channels. With it 29 own plans of AVX2
+code take 0.7% less time, five of AVX-512 code 0.3%.) Rows that are packed again come from nearer,
+and move like others: see `estimate.times`."""
 
 PACK_PASSES = 3
 """Weights are read, the lines of the panel are read for the stores to them, and written back."""

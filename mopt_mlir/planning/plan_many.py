@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from os import fspath
 from typing import Any
 
@@ -14,7 +15,14 @@ from mopt_mlir.pipeline.loading import errors_raised, load_module
 from mopt_mlir.plan import GAP, TIME_LIMIT
 from mopt_mlir.planning.operators import OF_LISTS_ONLY, Operator, is_list, operators_of, read_list
 from mopt_mlir.planning.plan_cache import version
-from mopt_mlir.planning.solving import Planning, Request, Solution, check_jobs, no_plan
+from mopt_mlir.planning.solving import (
+    Planning,
+    Request,
+    Solution,
+    check_jobs,
+    longer_search,
+    no_plan,
+)
 from mopt_mlir.planning.tasks import (
     Outcome,
     Progress,
@@ -114,7 +122,8 @@ def plan_many(
         with ExitStack() as cluster:
             run = _runner(backend, jobs, scheduler, cluster)
             outcomes = solve_tasks(tasks, run, planning.cache, progress)
-        return _planned(operators, tasks, outcomes)
+        way_out = partial(longer_search, of_list=module is None)
+        return _planned(operators, tasks, outcomes, way_out)
 
 
 def _check_backend(backend: str, jobs: int | None, scheduler: str | None) -> None:
@@ -145,7 +154,10 @@ def _tasks(operators: Sequence[Operator], planning: Planning) -> list[Task]:
 
 
 def _planned(
-    operators: Sequence[Operator], tasks: Sequence[Task], outcomes: dict[Task, Outcome]
+    operators: Sequence[Operator],
+    tasks: Sequence[Task],
+    outcomes: dict[Task, Outcome],
+    way_out: Callable[[Request], str],
 ) -> tuple[Planned, ...]:
     planned = []
     for operator, task in zip(operators, tasks, strict=True):
@@ -154,7 +166,7 @@ def _planned(
             reason = no_plan(task.machine, outcome)
             emit("error", operator.location, f"'{operator.name}': {reason}")
             continue
-        if shortfall := outcome.shortfall(task.request):
+        if shortfall := outcome.shortfall(task.request, way_out):
             emit("remark", operator.location, f"'{operator.name}': {shortfall}")
         planned.append(Planned(operator, task.machine, task.request, outcome))
     if len(planned) < len(operators):

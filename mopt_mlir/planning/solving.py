@@ -72,15 +72,17 @@ def check_jobs(jobs: int) -> None:
         raise UserError(f"jobs={jobs}: at least one is needed")
 
 
-def longer_search(request: Request) -> str:
-    """How to get a plan for which there was too little time."""
+def longer_search(request: Request, *, of_list: bool = False) -> str:
+    """How to get a plan for which there was too little time. Of a list of operators it has to be
+    said that weights are constant, which a module says itself."""
     seconds = max(_LONGER, 10 * request.time_limit)
     threads = f" --threads {request.threads}" * (request.threads > 1)
     solver = f" --solver {request.solver}" * (request.solver != _EXACT)
     gap = f" --gap {request.gap}" * (request.gap != GAP)
+    constant = " --constant-weights" * (of_list and request.constant_weights)
     return (
-        f"mopt-plan{threads}{solver}{gap} --time-limit {seconds:g}, with the same --machine, looks "
-        "longer, and keeps the plan if it is done by then"
+        f"mopt-plan{threads}{solver}{gap}{constant} --time-limit {seconds:g}, with the same "
+        "--machine, looks longer, and keeps the plan if it is done by then"
     )
 
 

@@ -130,7 +130,7 @@ class _Program:
         if not done or not model.getNSols():
             return None
         levels = {level: self._read(level) for level in (*LEVELS, REGISTERS)}
-        bound = max(model.getDualbound(), 0.0) * self.scale
+        bound = max(0.0, model.getDualbound()) * self.scale  # in this order also if that is NaN
         return StepSolution(model.getVal(longest) * self.scale, bound, levels)
 
     def _read(self, level: str) -> LevelSolution:

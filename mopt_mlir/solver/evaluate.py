@@ -179,7 +179,9 @@ class Evaluator:
         if keeps_sums_in_output(self.problem, self.choice.kernel):
             return np.zeros(len(tilings))
         sizes = self._walker.sizes(tilings)
-        waiting = waiting_sums(self.problem, self.classes, sizes, costs.classes)
+        waiting = waiting_sums(
+            self.problem, self.classes, sizes, costs.classes, self.unit, self.ways
+        )
         moved = OUTPUT_PASSES * output.element.size * waiting
         return np.where(costs.again, moved / self.choice.rates.bytes["DRAM"], 0.0)
 

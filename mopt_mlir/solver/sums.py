@@ -18,15 +18,24 @@ from mopt_mlir.solver.arrays import Ints
 
 
 def waiting_sums(
-    problem: Problem, classes: Sequence[PermutationClass], sizes: Ints, orders: Ints
+    problem: Problem,
+    classes: Sequence[PermutationClass],
+    sizes: Ints,
+    orders: Ints,
+    unit: Ints,
+    ways: Ints,
 ) -> Ints:
-    """Elements of the output whose sums wait at a time, per tiling; 0 where the reduction is not
-    split. `sizes` are those of the tiles (`[tiling, level, dim]`), `orders` the number of the class
-    of each level (`[tiling, level]`), as in `estimate.residency`."""
+    """Elements of the output whose sums wait at a time, of all cores, per tiling; 0 where the
+    reduction is not split. `sizes` are those of the tiles (`[tiling, level, dim]`), `orders` the
+    number of the class of each level (`[tiling, level]`), as in `estimate.residency`. The outermost
+    tiles are shared so many `ways` along each dim, in register tiles of `unit`; all cores count
+    like the one with most."""
     at = {dim: index for index, dim in enumerate(problem.names)}
     parts = np.tile([*problem.extents.values()], (len(sizes), 1))
     split = np.zeros(len(sizes), dtype=np.bool_)
     for level in range(sizes.shape[1]):
+        if level == 1:  # from here on each core goes through its share
+            parts = np.minimum(parts, -(-parts // (unit * ways)) * unit)
         for number in np.unique(orders[:, level]):
             rows = np.flatnonzero(orders[:, level] == number)
             for dim in classes[number].order:
@@ -36,7 +45,7 @@ def waiting_sums(
                 else:  # a loop outside of the one that splits the reduction: one step at a time
                     parts[rows, at[dim]] = np.where(split[rows], part, np.minimum(part, tile))
     visited = parts[:, [at[dim] for dim in problem.parallel_dims]].prod(axis=1)
-    return np.where(split, visited, 0)
+    return np.where(split, visited * ways.prod(), 0)
 
 
 def least_waiting_sums(problem: Problem, sizes: Ints, cores: int) -> Ints:

@@ -311,6 +311,11 @@ def test_a_plan_that_the_time_limit_cut_short_is_told(
     assert all(one.severity == "remark" and one.location == str(small) for one in told)
     assert "': the time limit of 1e-06 s ended the search" in told[0].message
     assert entries(directory) < 3
+    assert "; mopt-plan --gap 1e-06 --time-limit 60, with" in told[0].message
+    told.clear()
+    arguments = {"machine": "znver5", "time_limit": 1e-6, "gap": 1e-6}
+    plan_many(small, jobs=1, constant_weights=True, **arguments)
+    assert "; mopt-plan --gap 1e-06 --constant-weights --time-limit 60, with" in told[0].message
 
 
 # What can go wrong between processes and machines

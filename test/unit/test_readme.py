@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
 
 FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
@@ -182,7 +182,7 @@ def reported_speeds() -> Iterator[tuple[str, set[str]]]:
     """Of each comparison in the report its title, and what may be said of it: several things where
     operators share the worst ratio."""
     last = re.compile(r"^\| ([^|]+) \|.*\| (\d\.\d\d) \([^|]+\) \|$", re.MULTILINE)
-    for section in (ROOT / "docs" / "validation.md").read_text().split("\n### "):
+    for section in (ROOT / "docs/validation/comparison.md").read_text().split("\n## "):
         title, _, text = section.partition("\n")
         if title.startswith("A cold"):
             ratios = dict(last.findall(text))

@@ -291,5 +291,9 @@ def test_more_threads_than_the_machine_has_cores(
 def test_a_longer_search_asks_for_the_same() -> None:
     told = longer_search(Request(threads=3))
     assert told.startswith("mopt-plan --threads 3 --time-limit 60, with the same --machine")
+    constant = Request(constant_weights=True)
+    assert longer_search(constant).startswith("mopt-plan --time-limit 60")  # a module says so
+    told = longer_search(constant, of_list=True)
+    assert told.startswith("mopt-plan --constant-weights --time-limit 60, with the same --machine")
     told = longer_search(Request(solver="algorithm1", gap=0.1))
     assert told.startswith("mopt-plan --solver algorithm1 --gap 0.1 --time-limit 60, with the same")

@@ -361,8 +361,8 @@ def test_measure_simulate_and_report(tmp_path, capfd):
     assert "no measurements" in capfd.readouterr().err
     files += [str(started)]
     assert main(["report", *files, "--output", str(tmp_path / "docs")]) == 0
+    assert "| tiny | 32,6x16,8,3x3 |" in (tmp_path / "docs/validation/losses.md").read_text()
     text = (tmp_path / "docs/validation.md").read_text()
-    assert "| tiny | 32,6x16,8,3x3 |" in text
     assert "| own-avx2 | 12 |" in text  # looks at caches: before and after first and final rounds
     data = sorted(path.name for path in (tmp_path / "docs/validation").glob("*.xz"))
     assert data == [f"{name}.xz" for name in (*names, "started.jsonl")]

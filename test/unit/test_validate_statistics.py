@@ -51,13 +51,45 @@ def test_uncertainty_shrinks_with_the_root_of_the_rounds():
 
 
 def test_rounds_of_a_pass_that_are_alike_are_no_more_than_one_look():
-    """Medians of 0.9, 1.0, 1.1 and 1.0 have a standard deviation of sqrt(0.02 / 3); with three
-    degrees of freedom 95% are within 3.182 of it, of a normal distribution within 1.960."""
-    looks = [[0.9] * 5, [1.0] * 5, [1.1] * 5, [1.0] * 5]
+    """The logarithms of their medians, -0.1, 0, 0.1 and 0, have a standard deviation of
+    sqrt(0.02 / 3); with three degrees of freedom 95% are within 3.182 of it, of a normal
+    distribution within 1.960."""
+    looks = [[math.exp(log)] * 5 for log in (-0.1, 0.0, 0.1, 0.0)]
     error = math.sqrt(0.02 / 3) / 2 * 3.182 / 1.960
     assert statistics.uncertainty(looks) == pytest.approx(error, rel=2e-3)
     one = [0.9, 1.0, 1.1, 1.0]
     assert statistics.uncertainty([one] * 5) == statistics.uncertainty([one * 5])
+
+
+def test_what_passes_do_to_both_plans_is_no_error_of_their_ratio():
+    slow, slower, fast = 1.1, 1.2, 0.9
+    one = [[slow] * 5, [slower] * 5, [fast] * 5]
+    other = [[2 * ratio for ratio in rounds] for rounds in one]
+    assert statistics.uncertainty(one) > 0.1
+    assert statistics.uncertainty_of_ratio(one, other) == pytest.approx(0.0, abs=1e-12)
+    apart = [other[1], other[0], other[2]]
+    assert statistics.uncertainty_of_ratio(one, apart) > 0.1
+    # rounds that scatter, and passes that are not the same, are errors of both
+    rounds = [0.9, 1.0, 1.1] * 4
+    error = statistics.uncertainty_of_ratio([rounds], [rounds])
+    assert error == pytest.approx(math.sqrt(2) * statistics.uncertainty([rounds]))
+    both = math.hypot(statistics.uncertainty(one), statistics.uncertainty([rounds]))
+    assert statistics.uncertainty_of_ratio(one, [rounds]) == pytest.approx(both)
+    assert math.isnan(statistics.uncertainty_of_ratio(one, [[1.0]]))
+
+
+def test_losses_judged_apart_owe_nothing_to_luck():
+    """Two plans that are as fast as the chosen one, each lucky in another of two passes: by all
+    rounds the second is the best, and by other rounds than those that say so it is slower."""
+    chosen = [[1.0], [1.0]]
+    rivals = [[[0.9], [1.1]], [[1.08], [0.88]], chosen]
+    assert statistics.loss_apart(chosen, rivals) == pytest.approx(((1 - 1.08) + (1 - 1.1)) / 2)
+    slow = [[2.0], [2.0]]
+    assert statistics.loss_apart(slow, [slow, chosen]) == pytest.approx(0.5)
+    assert statistics.loss_apart(chosen, [slow, chosen]) == 0.0
+    # one that met in other rounds
+    assert statistics.loss_apart([[2.0, 4.0, 1.0]], [chosen, chosen]) == pytest.approx(0.5)
+    assert math.isnan(statistics.loss_apart([[1.0]], [[[1.0]]]))
 
 
 def test_drift_of_the_machine_is_divided_out():
