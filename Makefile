@@ -12,6 +12,7 @@ PEERS_STAMP := $(PEERS)/.installed
 BENCH       := build/bench
 VALIDATION  := build/validation
 SMOKE       := build/validation-smoke
+NOTES       := $(addprefix docs/validation/,history.md left_out.md hosts.md)
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo test lint test-lit test-unit bench-smoke bench-solver bench bench-peers \
@@ -93,7 +94,7 @@ validate-smoke: $(STAMP) ## the same for a few operators and plans, ten minutes:
 	$(BIN)/mopt-validate report $(SMOKE)/*.jsonl --output $(SMOKE)
 
 validation-report: $(STAMP) ## write docs/validation.md again, of the data and notes beside it
-	$(BIN)/mopt-validate report docs/validation/*.xz docs/validation/*.md
+	$(BIN)/mopt-validate report docs/validation/*.xz $(NOTES)
 
 clean: ## remove .venv and everything else that was built
 	rm -rf $(VENV) $(PEERS) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 from mopt_mlir.output import make_directory, write_output
@@ -24,6 +26,8 @@ FIGURES = "performance"
 """The directory of the plots, beside the document."""
 
 _AVX2_BITS = 256
+
+_WIDTH = 100  # characters
 
 _INTRODUCTION = """\
 # Performance
@@ -242,6 +246,25 @@ def _growth(scale: Scale, drawn: set[str]) -> Iterator[str]:
     for name, what in (("cores.svg", "rates by cores"), ("batch.svg", "time by batch")):
         if name in drawn:
             yield f"![{what}]({FIGURES}/{name})\n"
+
+
+def filled(text: str) -> str:
+    """Markdown with paragraphs and items that are as wide as other files; tables, headings and what
+    is fenced stay as they are."""
+    blocks = text.strip("\n").split("\n\n")
+    return "\n\n".join(map(_filled, blocks)) + "\n"
+
+
+def _filled(block: str) -> str:
+    if block.startswith(("#", "|", "```", "!")):
+        return block
+    items = re.split(r"\n(?=- )", block)
+    texts = (" ".join(item.split()) for item in items)
+    return "\n".join(
+        fill(text, _WIDTH, subsequent_indent="  " if text.startswith("- ") else "",
+             break_on_hyphens=False, break_long_words=False)
+        for text in texts
+    )  # fmt: skip
 
 
 def markdown(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -5,38 +5,57 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import isnan, nan
 from statistics import median
-from textwrap import fill
 
 from mopt_mlir.model.cost import MEMORY
 
+from ..document import filled
 from ..summary import geometric_mean
-from .criteria import LEAST_VOLUMES, USUAL_LOSS, figures, volume_errors
+from .criteria import (
+    LEAST_VOLUMES,
+    ORDER,
+    OWN,
+    SAMPLE,
+    USUAL_LOSS,
+    VOLUME,
+    figures,
+    mean_apart,
+    volume_errors,
+)
 from .judgement import GOOD, Trial
 from .misses import MISJUDGED, NOISE, UNKNOWN, reasons_of
 from .orders import COMPUTE, OBJECTIVE, PREDICTED, Order, orders
+from .places import DATA
 from .tables import number, percent
+
+_FIRST = """\
+Predictions are those of today's model, also for trials by which it was mended; plans are those that
+were chosen on the day of a trial.
+"""
 
 _ITEMS = """\
 - The plan that the compiler took on the day of a trial is at least as fast as the best of
   {samples} random plans in {wins} cases, a case being an operator in a trial; {advantage}
   times as fast in the geometric mean of a trial.
-- Against the fastest of all plans that were timed with it, it loses {own} (means of trials).
-  In {ours} cases that is the plan itself or another candidate of the same solver. (There may be
-  faster plans outside of the sample and the candidates.)
+- Against the fastest of all plans that were timed with it, it loses {own} (means of trials), or
+  {own_apart} where other rounds say how fast that one is than those that made it the fastest. In
+  {ours} cases that is the plan itself or another candidate of the same solver. (There may be faster
+  plans outside of the sample and the candidates.)
 - Predicted and measured times of random plans have rank correlations of {correlation}
   (medians of trials; the worst operator of all has {least}); with the time to compute alone,
   without memory, it would be {compute}. Those of good plans, which take up to {good} times as long
   as the best, have {good_correlation}, and {good_compute} with the time to compute alone.
 - To pick the fastest of {samples} random plans takes more than that. What is lost by the model's
-  choice among them misses {missed} figures below (four for each trial). Its mean loss is {sample};
-  the objective that the solver minimises would lose {objective}, more in {better} trials. Of the
-  choices that lose more than {usual_loss:.0%}, {losing} in all, {noise} may be noise{unknown}, and
-  {unusual} come from an error that is unusual for good plans of the operator; the rest come from
-  errors that these usually have ("Plans that the model misjudges").
-- What a random plan moves through its slowest memory is predicted with median errors of up to
-  {volume} against simulated caches where the memory is the slowest by what is predicted, and of up
-  to {simulated} where it is by what is simulated, of ten plans or more each.
-- The fastest of five candidates is {gain} times as fast as the own plan.
+  choice among them misses {missed} figures below (four for each trial). Its mean loss is {sample},
+  or {sample_apart} by other rounds; the objective that the solver minimises would lose {objective},
+  more in {better} trials. Of the choices that lose more than {usual_loss:.0%}, {losing} in all,
+  {noise} may be noise{unknown}, and {unusual} come from an error that is unusual for good plans of
+  the operator; the rest come from errors that these usually have
+  ([which]({data}/misjudged.md)).
+- Where a memory limits a random plan, the volume that is predicted to come from it is off by
+  {volume} at most, in the median of a trial, against simulated caches; by {simulated} where it is
+  the simulated volumes that say which memory that is (of ten plans or more each).
+- The fastest of five candidates is {gain} times as fast as the own plan, by the rounds that make it
+  the fastest.
 """
 
 
@@ -50,14 +69,17 @@ def in_short(trials: Sequence[Trial]) -> str:
         if any(verdict.sample for verdict in trial.verdicts)
     ]
 
-    def values_of(what: str) -> list[float]:
+    def values_of(group: str, title: str = "") -> list[float]:
         known = (f for f in found if f.judged and not isnan(f.value))
-        return [f.value for f in known if f.title.endswith(what)]
+        return [f.value for f in known if f.group == group and title in f.title]
 
     def means_of(model: str, value: Callable[[Order], float]) -> list[float]:
         return [x for orders in ranked if not isnan(x := value(orders[model]))]
 
-    limits = [f for f in found if "among the sample" in f.title and not isnan(f.value)]
+    def apart_in(group: str) -> list[float]:
+        return [x for trial in trials if not isnan(x := mean_apart(trial, group))]
+
+    limits = [f for f in found if f.group == SAMPLE and not isnan(f.value)]
     reasons = reasons_of(trials)
     sampled = [[len(verdict.sample) for verdict in trial.verdicts] for trial in trials]
     leads = [[v.lead for v in trial.verdicts if not isnan(v.lead)] for trial in trials]
@@ -65,10 +87,11 @@ def in_short(trials: Sequence[Trial]) -> str:
         samples=_between([median(found) for found in sampled if found], "{:.0f}".format),
         wins=f"{sum(v.lead >= 1 for v in verdicts)} of {len(verdicts)}",
         advantage=_between([geometric_mean(found) for found in leads if found], number),
-        own=_between(values_of("own plan, against all: mean"), percent),
+        own=_between(values_of(OWN, "mean"), percent),
+        own_apart=_between(apart_in(OWN), percent),
         ours=f"{sum(not v.best.sampled for v in verdicts)} of {len(verdicts)}",
         correlation=_between(means_of(PREDICTED, lambda order: order.spearman), number),
-        least=number(min(values_of("measured time: worst"), default=nan)),
+        least=number(min(values_of(ORDER, "worst"), default=nan)),
         good=GOOD,
         compute=_between(means_of(COMPUTE, lambda order: order.spearman), number),
         good_compute=_between(means_of(COMPUTE, lambda order: order.good), number),
@@ -79,19 +102,16 @@ def in_short(trials: Sequence[Trial]) -> str:
         noise=reasons.count(NOISE),
         unknown=_unknown(reasons.count(UNKNOWN)),
         unusual=reasons.count(MISJUDGED),
+        data=DATA,
         sample=_between(means_of(PREDICTED, lambda order: order.loss), percent),
+        sample_apart=_between(apart_in(SAMPLE), percent),
         better=f"{sum(o[OBJECTIVE].loss > o[PREDICTED].loss for o in ranked)} of {len(ranked)}",
         objective=_between(means_of(OBJECTIVE, lambda order: order.loss), percent),
-        volume=percent(max(values_of("slowest memory: median error"), default=nan)),
+        volume=percent(max(values_of(VOLUME), default=nan)),
         simulated=percent(max(_simulated_errors(trials), default=nan)),
-        gain=_between(values_of("geometric mean of speeds"), "{:.3f}".format),
+        gain=_between(values_of(OWN, "candidates"), "{:.3f}".format),
     )
-    items = (" ".join(item.split()) for item in text.split("\n- "))
-    return "## In short\n\n" + "".join(f"{_wrapped(item.removeprefix('- '))}\n" for item in items)
-
-
-def _wrapped(item: str) -> str:
-    return fill(f"- {item}", 100, subsequent_indent="  ", break_on_hyphens=False)
+    return f"## In short\n\n{_FIRST}\n{filled(text)}"
 
 
 def _simulated_errors(trials: Sequence[Trial]) -> list[float]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import nan
+from math import isnan, nan, sqrt
 from statistics import fmean, stdev
 
 import numpy as np
@@ -51,6 +51,18 @@ def lost_by_chance(verdicts: Sequence[Verdict], error: float) -> Lost:
     )
     worst = float(np.median(top.max(axis=0)))
     return Lost(float(top.mean()), worst, float(usual.mean()), float(reached.mean()))
+
+
+def noise_of_good_plans(verdicts: Sequence[Verdict]) -> float:
+    """The part of `error_of_good_plans` that is the measuring's: the root mean square of the
+    standard errors of the times of an operator's good plans, the mean over the operators."""
+    found = []
+    for verdict in verdicts:
+        errors = [point.uncertainty for point in verdict.good]
+        known = [error for error in errors if not isnan(error)]
+        if known:
+            found.append(sqrt(fmean(error**2 for error in known)))
+    return fmean(found) if found else nan
 
 
 def error_of_good_plans(verdicts: Sequence[Verdict]) -> float:

@@ -143,8 +143,9 @@ def _add_simulate(commands: Any) -> None:
 def _add_report(commands: Any) -> None:
     report = commands.add_parser(
         "report",
-        help="write validation.md with its tables, plots and data",
-        description="Write validation.md, its plots and the compressed data. Predictions are those "
+        help="write validation.md with its pages, plots and data",
+        description="Write validation.md, pages with more of each trial, plots and the compressed "
+        "data. Predictions are those "
         "of today's model. A file that is called like another one, with -before at its end, is "
         "compared with that one only. The plots need matplotlib: pip install 'mopt-mlir[plot]'.",
     )
@@ -154,7 +155,7 @@ def _add_report(commands: Any) -> None:
         type=Path,
         metavar="FILE",
         help=f"of results (all in {DIRECTORY}); those of mopt-bench run (.json) as well, and "
-        "sections in Markdown (.md), which are taken over as they are",
+        "pages in Markdown (.md), which are put beside it and named in it",
     )
     report.add_argument(
         "--bench",

@@ -22,7 +22,7 @@ from .simulations import Request as Simulating
 from .simulations import simulate_plans
 
 NOTE = ".md"
-"""How files with sections of the document end."""
+"""How pages end that somebody wrote on the trials."""
 
 _NOTHING_MEASURED = "no measurements; mopt-validate measure writes them to {}"
 
@@ -93,19 +93,19 @@ def report(arguments: argparse.Namespace) -> int:
     """Write the document."""
     from ..comparison import Comparison
     from ..results import Results
-    from .document import write_document
+    from .document import Note, write_document
     from .trials import read_trials, title_of
 
     files = arguments.files or sorted(DIRECTORY.glob("*.jsonl"))
     bench = [*arguments.bench, *filter(_is_of_bench, files)]
-    notes = [_read_note(path) for path in files if path.suffix == NOTE]
-    files = [path for path in files if path not in bench and path.suffix != NOTE]
+    notes = [Note.read(path) for path in files if path.suffix == NOTE]
     given: dict[str, Path] = {}
-    for path in (*files, *bench):
+    for path in (*files, *arguments.bench):
         title = title_of(path)
         if (other := given.setdefault(title, path)) is not path:
             reason = f"{other} has the same title, '{title}': leave out or rename one"
             raise UserError(reason, str(path))
+    files = [path for path in files if path not in bench and path.suffix != NOTE]
     trials = read_trials(files)
     if not trials:
         raise UserError(_NOTHING_MEASURED.format(DIRECTORY))
@@ -114,15 +114,6 @@ def report(arguments: argparse.Namespace) -> int:
     told = write_document(arguments.output, trials, comparisons, [*files, *bench], notes)
     console().print(told, highlight=False)
     return 0
-
-
-def _read_note(path: Path) -> str:
-    """A section of the document that was written by hand."""
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is not text in UTF-8"
-        raise UserError(f"cannot read it: {reason}", str(path)) from None
 
 
 def _is_of_bench(path: Path) -> bool:

@@ -45,18 +45,13 @@ def _weights_in_place() -> Rows:
             "at, with channels last those on Zen 4",
         ],
         [
-            "of that where output is transposed between stores, and a stage that shuffles a vector",
-            f"{microkernel.PARTED:.0%}, {microkernel.SHUFFLE_CYCLES:g} cycles",
-            "a convolution of 8 to 40 channels, with 19 register tiles, Zen 4, AVX-512",
-        ],
-        [
             "a line of an HWCF filter in place whose rows are a multiple of 4 KiB apart",
             f"{microkernel.SAME_SETS_CYCLES:g} cycles, a quarter for operations of two slots",
             "a convolution with filters of 32 to 2048 channels, Zen 4",
         ],
         [
-            "the same for rows that share several sets, by the part of 4 KiB that they are apart, "
-            "and for any line in place where an operation takes one slot",
+            "such a line of rows that share several sets, by the part of 4 KiB that they are "
+            "apart, and any line in place where an operation takes one slot",
             f"to the power of {microkernel.SAME_SETS_POWER:g}, {microkernel.APART_CYCLES:g} cycles",
             "a convolution with filters of 256 to 528 channels, and own plans of all three sets "
             "with NHWC and HWCF, Zen 4",
@@ -305,6 +300,12 @@ def _zen4() -> Rows:
             "microkernels that store 4 to 30 vectors of 512 bits, Zen 4",
         ],
         [
+            "of what stores wait, where output is transposed between them; a stage that shuffles a "
+            "vector",
+            f"{microkernel.PARTED:.0%}, {microkernel.SHUFFLE_CYCLES:g} cycles",
+            "a convolution of 8 to 40 channels, with 19 register tiles, Zen 4, AVX-512",
+        ],
+        [
             "a store to a line that was evicted",
             "{:g} cycles on Zen 5, {:g} on Zen 4".format(*evicted),
             "plans of Y0, on Zen 5 also of V1, D1 and E1 of the test set",
@@ -321,12 +322,14 @@ def _intel() -> Rows:
     emerald_rapids, granite_rapids = map(by_name, ("emeraldrapids", "graniterapids"))
     return [
         [
-            "the same on Granite Rapids, and how long before it is read input is asked for into L1",
+            "the cache that output and the input of later tiles are asked for into, on Granite "
+            "Rapids, and how long before it is read input is asked for into L1",
             f"{granite_rapids.prefetch_into}, {prefetch_input.NEAR_CYCLES} cycles",
             "own plans of all three sets there; from L2 into L1: of Table 1 only",
         ],
         [
-            "the same on Emerald Rapids",
+            "the cache that output and the input of later tiles are asked for into, on Emerald "
+            "Rapids",
             emerald_rapids.prefetch_into,
             "own plans of every other operator of Table 1 there, before its trial",
         ],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isnan, nan
 from statistics import fmean, median
@@ -11,7 +11,8 @@ from mopt_mlir.model.cost import MEMORY
 from mopt_mlir.wording import counted
 
 from ..summary import geometric_mean
-from .judgement import Trial, Verdict
+from .judgement import Flow, Trial, Verdict
+from .statistics import interval_of_mean
 
 WORST_LOSS = 0.045
 """The top-1 loss of the paper's worst operator (Sec. 9)."""
@@ -37,12 +38,19 @@ CANDIDATES_GAIN = 1.03
 """How much faster the best of five candidates may be than the first."""
 
 
+OWN = "Own plans"
+SAMPLE = "Choices among the sample"
+ORDER = "Order of the sample"
+VOLUME = "Volumes of the sample"
+
+
 @dataclass(frozen=True)
 class Figure:
-    """A figure to reach. `value` is NaN where nothing was measured; `worst` is the operator that
-    decides, if one does, and `noise` the standard error of its value, if that is known. It is not
-    `judged` where too few plans were measured."""
+    """A figure to reach, of a `group` of them. `value` is NaN where nothing was measured; `worst`
+    is the operator that decides, if one does, and `noise` the standard error of its value, if that
+    is known. It is not `judged` where too few plans were measured."""
 
+    group: str
     title: str
     target: str
     value: float
@@ -65,20 +73,20 @@ class Figure:
 
 
 def figures(trial: Trial) -> list[Figure]:
-    """The figures to reach of one trial, in a fixed order."""
+    """The figures to reach of one trial, in a fixed order, group by group."""
     sampled = [v for v in trial.verdicts if v.sample]
     chosen = [v for v in trial.verdicts if v.own is not None]
     return [
-        *_losses("among the sample", sampled, Verdict.top_loss, lambda v: v.noise_of_top),
-        *_losses("own plan, against all", chosen, Verdict.chosen_loss, lambda v: v.noise),
+        *_losses(OWN, chosen, Verdict.chosen_loss, lambda v: v.noise),
+        _gain_of_candidates(chosen),
+        *_losses(SAMPLE, sampled, Verdict.top_loss, lambda v: v.noise_of_top),
         *_correlations(sampled),
         *(_volume_error(trial, resource) for resource in MEMORY),
-        _gain_of_candidates(chosen),
     ]
 
 
 def _losses(
-    what: str,
+    group: str,
     verdicts: Sequence[Verdict],
     loss: Callable[[Verdict, int], float],
     noise: Callable[[Verdict], float],
@@ -89,17 +97,30 @@ def _losses(
     fifth = {v.name: loss(v, 5) for v in verdicts}
     usual = sum(value <= USUAL_LOSS for value in first.values())
     return [
-        _worst(f"top-1 loss, {what}: worst", first, WORST_LOSS, errors),
+        _worst(group, "top-1 loss: worst", first, WORST_LOSS, errors),
         Figure(
-            f"top-1 loss, {what}: operators within {USUAL_LOSS:.0%}",
+            group,
+            f"within {USUAL_LOSS:.0%}",
             f"all but one of {OPERATORS_PER_EXCEPTION}",
             usual if first else nan,
             f"{usual} of {len(first)}",
             usual >= usual_needed(len(first)),
         ),
-        _at_most(f"top-1 loss, {what}: mean", _mean(first.values()), MEAN_LOSS),
-        _worst(f"top-5 loss, {what}: worst", fifth, TOP5_LOSS, {}),
+        _mean_loss(group, [*first.values()]),
+        _worst(group, "top-5 loss: worst", fifth, TOP5_LOSS, {}),
     ]
+
+
+def mean_apart(trial: Trial, group: str) -> float:
+    """The mean of top-1 losses, of OWN or SAMPLE, by other rounds than those that say which plan
+    is the best; NaN where no plans met in several passes."""
+    losses = (
+        [verdict.apart for verdict in trial.verdicts]
+        if group == OWN
+        else [verdict.top_apart for verdict in trial.verdicts if verdict.sample]
+    )
+    known = [loss for loss in losses if not isnan(loss)]
+    return fmean(known) if known else nan
 
 
 def usual_needed(operators: int) -> int:
@@ -107,23 +128,27 @@ def usual_needed(operators: int) -> int:
     return operators - round(operators / OPERATORS_PER_EXCEPTION)
 
 
-def _mean(values: Collection[float]) -> float:
-    return fmean(values) if values else nan
+def _mean_loss(group: str, losses: Sequence[float]) -> Figure:
+    figure = _at_most(group, "top-1 loss: mean", fmean(losses) if losses else nan, MEAN_LOSS)
+    low, high = interval_of_mean(losses)
+    return (
+        figure if isnan(low) else replace(figure, text=f"{figure.text} ({low:.1%} to {high:.1%})")
+    )
 
 
 def _worst(
-    title: str, losses: Mapping[str, float], limit: float, errors: Mapping[str, float]
+    group: str, title: str, losses: Mapping[str, float], limit: float, errors: Mapping[str, float]
 ) -> Figure:
     worst = max(losses, key=lambda name: losses[name], default="")
-    figure = _at_most(title, losses.get(worst, nan), limit)
+    figure = _at_most(group, title, losses.get(worst, nan), limit)
     return replace(figure, worst=worst, noise=errors.get(worst, nan))
 
 
-def _at_most(title: str, value: float, limit: float) -> Figure:
+def _at_most(group: str, title: str, value: float, limit: float) -> Figure:
     target, text = f"{limit:.1%}", f"{value:.1%}"
     if value > limit and text == target:
         text = f"{value:.2%}"  # what is missed does not look like what is to be reached
-    return Figure(title, f"at most {target}", value, text, value <= limit)
+    return Figure(group, title, f"at most {target}", value, text, value <= limit)
 
 
 def _correlations(verdicts: Sequence[Verdict]) -> list[Figure]:
@@ -132,17 +157,18 @@ def _correlations(verdicts: Sequence[Verdict]) -> list[Figure]:
     middle = median(found.values()) if found else nan
     worst = min(found, key=lambda name: found[name], default="")
     least = found.get(worst, nan)
-    title = "Spearman correlation of predicted and measured time"
     return [
         Figure(
-            f"{title}: median",
+            ORDER,
+            "Spearman: median",
             f"at least {MEDIAN_CORRELATION}",
             middle,
             f"{middle:.2f}",
             middle >= MEDIAN_CORRELATION,
         ),
         Figure(
-            f"{title}: worst",
+            ORDER,
+            "Spearman: worst",
             f"at least {WORST_CORRELATION}",
             least,
             f"{least:.2f}",
@@ -154,27 +180,32 @@ def _correlations(verdicts: Sequence[Verdict]) -> list[Figure]:
 
 def _volume_error(trial: Trial, resource: str) -> Figure:
     errors = volume_errors(trial, resource)
-    title = f"volume from {resource} where it is the slowest memory: median error"
-    figure = _at_most(title, median(errors) if errors else nan, VOLUME_ERROR)
+    middle = median(errors) if errors else nan
+    figure = _at_most(VOLUME, f"from {resource}", middle, VOLUME_ERROR)
     text = f"{figure.text} of {counted(len(errors), 'plan')}"
     return replace(figure, text=text, judged=len(errors) >= LEAST_VOLUMES)
 
 
 def volume_errors(trial: Trial, resource: str, *, simulated: bool = False) -> list[float]:
-    """|predicted / simulated volume - 1| of the sampled plans of which `resource` is the slowest
-    memory, by what is predicted or by what is `simulated`."""
+    """|predicted / simulated volume - 1| of `where_slowest`."""
+    flows = where_slowest(trial, resource, simulated=simulated)
+    return [abs(flow.ratio(resource) - 1) for flow in flows]
+
+
+def where_slowest(trial: Trial, resource: str, *, simulated: bool = False) -> list[Flow]:
+    """The sampled plans of which `resource` is the slowest memory, by what is predicted or by what
+    is `simulated`."""
     sampled = (flow for flow in trial.flows if flow.sampled)
-    slowest = (
-        (flow, flow.slowest_memory if simulated else flow.expected.slowest_memory)
-        for flow in sampled
-    )
-    return [abs(flow.ratio(resource) - 1) for flow, memory in slowest if memory == resource]
+    if simulated:
+        return [flow for flow in sampled if flow.slowest_memory == resource]
+    return [flow for flow in sampled if flow.expected.slowest_memory == resource]
 
 
 def _gain_of_candidates(verdicts: Sequence[Verdict]) -> Figure:
     gain = geometric_mean(v.gain_of_candidates for v in verdicts)
     return Figure(
-        "best of five candidates / own plan: geometric mean of speeds",
+        OWN,
+        "best of five candidates / own plan",
         f"at most {CANDIDATES_GAIN}",
         gain,
         f"{gain:.3f}",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import hypot, log, nan
+from math import log, nan
 from statistics import fmean
 from typing import Any
 
@@ -148,14 +148,25 @@ class Verdict:
 
     @property
     def noise(self) -> float:
-        """The standard error of the own plan's loss."""
+        """The standard error of the own plan's loss; NaN if it is the best one."""
         return nan if self.own is None else _noise(self.own, self.best)
 
     @property
     def noise_of_top(self) -> float:
-        """The standard error of the top-1 loss among the sample."""
+        """The standard error of the top-1 loss among the sample; NaN if the choice is the best."""
         (chosen,) = self.foremost(1)
         return _noise(chosen, self.best_sampled)
+
+    @property
+    def apart(self) -> float:
+        """The own plan's loss, by other rounds than those that say which plan is the best."""
+        return nan if self.own is None else _apart(self.own, list(self.points.values()))
+
+    @property
+    def top_apart(self) -> float:
+        """The same of the model's choice among the sample."""
+        (chosen,) = self.foremost(1)
+        return _apart(chosen, self.sample)
 
     def gflops(self, point: Point) -> float:
         return self.workload.flops / point.seconds * 1e-9
@@ -225,15 +236,26 @@ class Trial:
 
 
 def fastest(points: Sequence[Point]) -> Point:
-    """Of those that met in the final rounds, if there are any."""
-    final = [point for point in points if point.final]
-    return min(final or points, key=lambda point: point.seconds)
+    """Of those that may be."""
+    return min(_eligible(points), key=lambda point: point.seconds)
+
+
+def _eligible(points: Sequence[Point]) -> Sequence[Point]:
+    """Those that met in the final rounds, if there are any."""
+    return [point for point in points if point.final] or points
 
 
 def _noise(chosen: Point, best: Point) -> float:
-    """The standard error of 1 - t(best) / t(chosen): that of the ratio, of which the relative one
-    is of both times."""
-    return hypot(chosen.uncertainty, best.uncertainty) * best.seconds / chosen.seconds
+    """The standard error of 1 - t(best) / t(chosen); NaN for one and the same plan."""
+    if chosen is best:
+        return nan
+    error = statistics.uncertainty_of_ratio(best.passes, chosen.passes)
+    return error * best.seconds / chosen.seconds
+
+
+def _apart(chosen: Point, points: Sequence[Point]) -> float:
+    rivals = [point.passes for point in _eligible(points)]
+    return statistics.loss_apart(chosen.passes, rivals)
 
 
 def misprediction(point: Point) -> float:

@@ -2,13 +2,51 @@
 
 from __future__ import annotations
 
-from math import isnan
+from collections.abc import Iterable
+from math import isnan, nan
+from pathlib import Path
 
 from ..comparison import SIZES, Comparison, Row
 from ..peers import BEST_OF_5, OURS, REGISTRY
 from ..results import Record
 from ..summary import Ratio
 from .tables import Rows, number
+
+
+def summary(comparisons: Iterable[Comparison]) -> tuple[list[str], Rows]:
+    """The columns and a line for each comparison: how many times as fast as each of the others ours
+    is, and as the best of them on each operator (geometric means), and on how many operators it is
+    slower than that, or may be."""
+    comparisons = [*comparisons]
+    others = [p for p in REGISTRY if p != OURS and any(p in one.peers for one in comparisons)]
+    titles = [REGISTRY[peer].title for peer in others]
+    rows = []
+    for comparison in comparisons:
+        speedups = (
+            _speedup(comparison, OURS, peer) if peer in comparison.peers else Ratio(nan)
+            for peer in others
+        )
+        rows.append(
+            [
+                title_of(comparison),
+                comparison.results.head["date"][:10],
+                *(number(speedup.value) for speedup in speedups),
+                _text(_speedup(comparison, OURS, None)),
+                str(len(slower(comparison))),
+                str(len(undecided(comparison))),
+            ]
+        )
+    return ["comparison", "date", *titles, "best other", "slower", "may be slower"], rows
+
+
+def title_of(comparison: Comparison) -> str:
+    """What is compared: protocol, cores, CPU and operators."""
+    head = comparison.results.head
+    cpu, operators = (
+        head["machine"]["planned_for"]["cpu"],
+        Path(head["arguments"]["operators"]).stem,
+    )
+    return f"{comparison.results.configuration.title}, {cpu}, {operators}"
 
 
 def columns(comparison: Comparison) -> list[str]:
@@ -21,35 +59,51 @@ def rows(comparison: Comparison) -> Rows:
     ours are than each (geometric means over the operators that both could do). All with 95%
     confidence intervals, those of the others in the last rows left out."""
     found = []
+    over_best = _over_best(comparison)
     for row in comparison.rows:
-        best, one = _best(row), row.records.get(OURS)
+        best = _best(row)
         found.append(
             [
                 row.operator,
                 row.sizes,
                 *(_mean_rate(row.records.get(peer)) for peer in comparison.peers),
                 REGISTRY[best.peer].title if best else "",
-                _text(_ratio(one, best)) if best and one and one.is_correct else "",
+                _text(over_best[row.operator]) if row.operator in over_best else "",
             ]
         )
     for ours in (OURS, BEST_OF_5):
         if ours in comparison.peers:
             speedups = [_speedup(comparison, ours, peer) for peer in (*comparison.peers, None)]
-            *cells, over_best = speedups
+            *cells, best_of_all = speedups
             means = (number(speedup.value) for speedup in cells)
-            found.append([f"{REGISTRY[ours].title} / ...", "", *means, "", _text(over_best)])
+            found.append([f"{REGISTRY[ours].title} / ...", "", *means, "", _text(best_of_all)])
     return found
 
 
 def slower(comparison: Comparison) -> list[str]:
     """The operators on which ours is slower than the best of the others, and how much: ratios of
     speeds."""
-    found = []
-    for row in comparison.rows:
-        best, one = _best(row), row.records.get(OURS)
-        if best and one and one.is_correct and (ratio := _ratio(one, best)).value < 1:
-            found.append(f"{row.operator}, {_text(ratio)}")
-    return found
+    found = _over_best(comparison).items()
+    return [f"{name}, {_text(ratio)}" for name, ratio in found if ratio.value < 1]
+
+
+def undecided(comparison: Comparison) -> list[str]:
+    """The same of operators on which ours is as fast or faster, but may be slower."""
+    found = _over_best(comparison).items()
+    return [
+        f"{name}, {_text(ratio)}" for name, ratio in found if ratio.interval[0] < 1 <= ratio.value
+    ]
+
+
+def _over_best(comparison: Comparison) -> dict[str, Ratio]:
+    """By operator, how many times as fast as the best of the others ours is, where both are
+    right."""
+    pairs = {row.operator: (row.records.get(OURS), _best(row)) for row in comparison.rows}
+    return {
+        name: _ratio(one, best)
+        for name, (one, best) in pairs.items()
+        if one and one.is_correct and best
+    }
 
 
 def _mean_rate(record: Record | None) -> str:

@@ -1,17 +1,20 @@
-"""What validation.md says around its tables, but for `method.md`."""
+"""What validation.md and its pages say around their tables, but for `method.md`."""
 
 INTRODUCTION = """\
-# The model on trial
+# Validation of the model
 
-Written by `mopt-validate report`: every table and plot is made of the data that is kept beside it.
-(Sections that tell of decisions and of experiments were written by hand, and say so.) The questions
-are those of Sec. 9 of the MOpt paper (Li, Xu, Sukumaran-Rajam, Rountev and Sadayappan, "Analytical
-Characterization and Design Space Exploration for Optimization of CNNs", ASPLOS 2021): how much
-performance is lost by taking what the model likes best, how well its order of plans is that of
-measuring, and how well it knows what moves between the caches.
+How much performance is lost by taking what the model likes best, how well its order of plans is
+that of measuring, and how well it knows what moves between the caches: the questions of Sec. 9 of
+the MOpt paper (Li, Xu, Sukumaran-Rajam, Rountev and Sadayappan, "Analytical Characterization and
+Design Space Exploration for Optimization of CNNs", ASPLOS 2021), and of its Sec. 10, how fast the
+code is beside other libraries. Written by `mopt-validate report`: every table and plot is made of
+the data in [{data}]({data}), every plan and every run in lines of JSON. Details are on pages of
+their own:
 
-To repeat all of it on one machine that does nothing else, for hours, or a small part of it in ten
-minutes:
+{pages}
+
+To repeat it for Table 1, the other sets and channels last on one machine that does nothing else,
+for hours, with the libraries to compare with, or a small part of it in ten minutes:
 
 ```console
 $ make validate
@@ -22,11 +25,9 @@ Each trial is what `mopt-validate measure` writes on a host, with `--isa avx2` f
 `--operators testset`, `heldout` and `networks` for other operators than Table 1, `--layout
 nhwc_hwcf` for images and filters with channels last. "Machines and versions" has what goes with
 `--samples` and `--final-rounds`. `mopt-validate simulate` adds the volumes of its plans, on any
-host. A name that ends in `-before` has the same trial, measured earlier. The comparison with others
-is from `make bench-peers` and `mopt-bench suite --configurations a-cold`, and with `--operators
-benchmarks/validation/networks.json` for those of `networks`. The data is in [{data}]({data}): every
-plan, every run, in lines of JSON. `make validation-report` makes this document of it, with the
-predictions of today's model.
+host. A name that ends in `-before` has the same trial, measured earlier. Comparisons are from `make
+bench-peers` and `mopt-bench suite --configurations a-cold`, those of `networks` with `--operators
+benchmarks/validation/networks.json`.
 """
 
 FIGURES = """\
@@ -36,33 +37,54 @@ The paper says of its own model that its choice among the sample loses at most 4
 and at most 3% on all but two of 32, of plans that differ in tile sizes only; ours differ in
 microkernels, loop orders and packing as well. All other limits are ours, from before the first
 trial; what came later is how many of fewer operators may lose more (one of 16), and that volumes of
-fewer than {least_volumes} plans are told, and not judged. Of a worst top-1 loss the standard error
-stands beside it: nearer to the limit than twice that it may be on the other side next time. As the
-fastest plan of all is nearly always one of the five candidates, the four rows on own plans and the
-last row tell of the same differences. What is the slowest memory of a plan is what the model takes
-for it, as it was asked for; "Data volumes" has those of which it is so when they are simulated, of
-which the errors are larger. Of a trial that was measured twice the later one is shown, and "The
-same plans once more" has what both lost.
-
-Predictions here are those of today's model, also for trials by which it was mended.
+fewer than {least_volumes} plans are told, and not judged. Of a worst loss the standard error stands
+beside it: nearer to the limit than twice that it may be on the other side next time; of a mean the
+interval for other operators of the same kind. The fastest of all plans is nearly always one of the
+five candidates, so that top-5 losses of own plans, and what the best of five gains, tell what their
+top-1 losses tell. The best of a hundred plans, of which some trials are, is faster than the best of
+fifty. Of a trial that was measured twice the later one is shown, and "Repeatability" has what both
+lost.
 """
 
+GROUPS = {
+    "Own plans": "Against all plans that were timed. *Judged apart* is by other rounds than those "
+    "that say which plan is the fastest, and what is really lost lies between the two (see "
+    "*Loss*).",
+    "Choices among the sample": "Against the best sampled plan.",
+    "Order of the sample": "Rank correlation of predicted and measured times.",
+    "Volumes of the sample": "Median errors against simulated volumes, of the plans of which a "
+    "memory is the slowest one by what the model takes for it, as it was asked for. [Where "
+    "simulated volumes say which one that is]({data}/volumes.md), errors are larger.",
+}
+"""What is said in front of the table of each group of figures."""
+
 PROTOCOLS = {
-    2: "From before caches were flushed in two steps and final rounds were spread: ballast alone "
+    2: "from before caches were flushed in two steps and final rounds were spread: ballast alone "
     "was read, and the final rounds of an operator followed each other.",
-    3: "From before ten plans of the sample met in final rounds for their times: the own plan, the "
+    3: "from before ten plans of the sample met in final rounds for their times: the own plan, the "
     "other candidates and the reference were counted among the ten fastest, so that fewer of "
     "the sample did. The best sampled plan is the fastest of these.",
 }
 """What is told of trials, by the number of the first protocol that does not have it."""
 
+LOSSES = """\
+# Losses and orders
+
+Of each trial in [validation.md](../validation.md), which explains the method: performance that is
+lost by the model's choices, operator by operator, and the order of the sample. "Of peak" is of the
+rate of multiply-adds on that host. The plots have, as the paper's Fig. 5 and 6, the losses of each
+operator, and measured performance and volumes of three operators in predicted order; those between
+them have measured and predicted times.
+"""
+
 ORDERS = """\
 ## What the parts of the model are worth
 
 The same plans in the order of simpler models: by the time to compute alone, which includes what
-visits and partial register tiles cost, and by what the solver minimises, which counts tiles of
-each level and nothing that caches keep beyond them. The last column is the loss, against all plans,
-of what each would choose among the few candidates near the solver's best.
+visits and partial register tiles cost, and by what the solver minimises, which counts tiles of each
+level and nothing that caches keep beyond them. Good plans are chosen by measured times, which makes
+correlations among them smaller. The last columns are the loss, against all plans, of what each
+would choose among the few candidates near the solver's best.
 """
 
 TIMES = """\
@@ -72,31 +94,33 @@ Measured time divided by predicted time: the median, and 10% to 90% of the plans
 ACCURACY = """\
 ## How accurate predictions have to be
 
-Here measured times, each changed by a random error, stand for predictions. Errors are independent,
-which those of the model are not. What is lost among the sample then, by the standard deviation of
-their logarithms: means over {draws} draws, of the worst operator the median, and how often all four
-figures of losses among the sample are reached. The
-error of the model is that of plans that take up to {good} times as long as the best, less what all
-of an operator have in common, the mean over the operators.
+*If off by 2%* takes measured times, each with a random error of that standard deviation (of
+logarithms), as predictions: the mean of the top-1 losses among the sample, and how often all four
+figures of such losses are reached, in {draws} draws. These errors are independent, and measured
+times are taken for the truth, though they have errors as well. Beside it the error of the model on
+plans that take up to {good} times as long as the best, less what all of an operator have in common
+(the mean over the operators), and how large it would be if the model were right, for the errors of
+measuring.
 """
 
 MISSES = """\
-## Plans that the model misjudges
+# Plans that the model misjudges
 
-Every choice that loses more than {usual:.0%}, beside the plan that beats it, and why. *Error*: by
-how much a plan takes longer than predicted, beyond what other good sampled plans of the operator do
-on average; *usual error*: the standard deviation of theirs.
+Every choice of the trials in [validation.md](../validation.md) that loses more than {usual:.0%},
+beside the plan that beats it, and why. *Error*: by how much a plan takes longer than predicted,
+beyond what other good sampled plans of the operator do on average; *usual error*: the standard
+deviation of theirs.
 
 - *May be noise*: it loses at most {noticeable:g} standard errors of what is lost.
 - *The objective's*: predicted times prefer the plan that beats it; what the solver minimises, by
-  which own plans are chosen, does not.
+  which own plans are chosen, does not. (Choices among samples are by predicted times.)
 - *Too few good plans*: fewer than {enough} others, which cannot say what is usual.
 - *An unusual error*: the choice takes longer than predicted, or the other plan less, by more than
-  the interval that has 95% of plans with usual errors. That is for plans that nobody picked. These
-  two were picked, as the ones predicted and measured best: of twenty plans with usual errors the
-  fastest is so far off for about one operator in four.
+  the interval that has 95% of plans with usual errors. That is for plans that nobody picked; these
+  two were picked, as the ones predicted and measured best, so that it happens more often.
 - *Usual errors*: no more than that. Of plans with such errors the one that is predicted best is
-  seldom the fastest ("How accurate predictions have to be").
+  seldom the fastest ([how accurate predictions have to
+  be]({article}#how-accurate-predictions-have-to-be)).
 
 Top-5 losses have the same causes: five others are predicted to be faster than the fastest plan.
 """
@@ -104,11 +128,22 @@ Top-5 losses have the same causes: five others are predicted to be faster than t
 VOLUMES = """\
 ## Data volumes
 
-Bytes that leave the cache named (L1: to and from registers), errors of predicted against simulated
-volumes. *Where slowest* has the sampled plans whose slowest memory it is by prediction, which is
-what the figure above asks for; a plan of which too little is predicted may be missing there, so
-that beside it are those whose slowest memory it is by simulated volumes. Conflicts: volume / that
-of fully associative caches.
+Errors of predicted against simulated volumes, by the memory that data comes from (L1: to and from
+registers): the median error of each trial's plans; shown are the median trial, and the least and
+the largest of them. *Where slowest* has sampled plans whose slowest memory it is by prediction; a
+plan of which too little is predicted may be missing there, so that beside it are those whose
+slowest memory it is by simulated volumes, of trials with {least} such plans or more. [Each
+trial]({data}/volumes.md) has more of it, and what is wrong by tensor.
+"""
+
+VOLUMES_PAGE = """\
+# Data volumes
+
+Of the trials in [validation.md](../validation.md): bytes that leave the cache named (L1: to and
+from registers), errors of predicted against simulated volumes. *Where slowest* has the sampled
+plans whose slowest memory it is by prediction, and beside it those whose slowest memory it is by
+simulated volumes. Conflicts: volume / that of fully associative caches. Plans with too many
+accesses were given up, so that large ones are missing.
 """
 
 CHECKS = """\
@@ -119,55 +154,55 @@ misses, and starts with caches that Python has used.
 """
 
 TENSORS = """\
-### By tensor
+## By tensor
 
 Predicted / simulated volumes, medians, where they are more than {off:.0%} off in own plans or in
 the sample.
 """
 
 KINDS = """\
-### Kinds of plans
+## Kinds of plans
 
 Those whose measured times are more than {off:.0%} from the predicted ones, relative to the mean of
 their operator (geometric mean, and spread as a factor), of which there are {enough} plans at least.
 """
 
 REPEATS = """\
-## The same plans once more
+## Repeatability
 
 Some trials were made twice, with the same sampled plans; the first of the two is there to be
-compared with only. *Then* is the first, *now* the second; all are means over the operators. *Time
-differs*: the relative change of a plan's time, without what all plans of its operator have in
-common. *Fastest then, lost now*: what would be lost now by taking the plan that was the fastest
-then. Where the code is the same, that is what noise alone costs; where what generates it has
-changed in between, it is what noise and the changes cost together. The losses of predictions are to
-be seen beside that. *Model's choice lost*: what today's choice among these plans loses by the times
-of then and of now. *Own plan lost*: the loss of the own plan of each day.
+compared with only. *Then* is the first, *now* the second; all but correlations, of which it is the
+median, are means over the operators. *Time differs*: the relative change of a plan's time, without
+what all plans of its operator have in common. *Spearman*: the rank correlation of both times, which
+no prediction can be expected to exceed by much. *Fastest then, lost now*: what would be lost now by
+taking the plan that was the fastest then. Where the code is the same, that is what noise alone
+costs; where what generates it has changed in between, it is what noise and the changes cost
+together. The losses of predictions are to be seen beside that. *Model's choice lost*: what today's
+choice among these plans loses by the times of then and of now. *Own plan lost*: the loss of the own
+plan of each day.
+"""
+
+LATENCIES = """\
+## Cache latencies of the hosts
+
+Before and after the rounds of each batch of plans it is looked how long a load takes that depends
+on the one before, in random order through {parts}, and through memory, on the core that plans are
+timed on: nanoseconds, the median of all looks and 10% to 90% of them. A core that has its caches to
+itself finds them alike at all times; an L3 that takes about as long as memory keeps little of what
+a plan puts there. Trials that are missing here are from before this was looked at.
 """
 
 COMPARISON = """\
 ## Comparison with others
 
-All of class A of [performance.md](performance.md): images and weights are plain, and weights may
-change from call to call, so that nobody packs them beforehand and all that is packed is timed.
-Means of 50 runs, or of as many as there is time for where they take long, with 95% confidence
-intervals. In files from before 30 November the first run of a round, which is dropped otherwise,
-counts for whoever has too little time for 50 (most of the others on Y23): that makes them up to 2%
-slower. Intervals take the rounds for independent in which everybody took turns (ten of five runs
-each, or, in files from before 29 November, five of ten), not the runs of a round, which share what
-else the host did then. Ratios are of the rounds that both made, their intervals of the ratios in
-each of these; those of geometric means are of the measuring, not of the choice of operators. All
-rounds of an operator follow each other, within some ten seconds, and a shared host may be another
-one an hour later: so intervals are for the moment of measuring. The best other is the fastest by
-its mean whose result is right, so that of two that are equally fast it is the one that had more
-luck. The last rows are geometric means over the operators. MLIR's default is so much slower, as a
-rule, that it is run three times only, in the first three rounds; where it is the best other, the
-ratio rests on these. Everybody is called from Python as its users call it, oneDNN through a driver
-in C++; what such a call costs cold is part of the time, and tells on layers of 100 us. (oneDNN is
-that of the package `onednn-cpu-gomp`; PyTorch brings a newer one of its own.)
-*Best of 5* is `candidates=5`: the own plan and four others, timed once while compiling, with cold
-caches, and the fastest taken; where it is slower than the own plan, it was misled by noise.
+How many times as fast as each of the others the code of one plan is, in the geometric mean over the
+operators, and as the fastest of them on each, with the 95% confidence interval of the measuring
+(not of the choice of operators); then on how many operators it is slower than that, and on how many
+it is not, but the interval says that it may be. [Each operator]({data}/comparison.md) has its speed
+there, with what was measured how.
+"""
 
+SECTION_10 = """\
 What differs from Sec. 10 of the paper: no tuned TVM is among the peers (`make bench-tvm` installs
 it, and `mopt-bench run --peers tvm` tunes it, for many minutes an operator); one and two cores, not
 8 and 16, as the hosts have no more; clocks are not fixed; and two kinds of operators are read
@@ -176,13 +211,40 @@ and the layers of MobileNet, which it calls depthwise, are run as full convoluti
 that it prints.
 """
 
-LATENCIES = """\
-## What the host gives of its caches
+COMPARISON_PAGE = """\
+# Comparison with others
 
-Before and after the rounds of each batch of plans it is looked how long a load takes that depends
-on the one before, in random order through {parts}, and through
-memory, on the core that plans are timed on: nanoseconds, the median of all looks and 10% to 90% of
-them. A core that has its caches to itself finds them alike at all times; an L3 that takes about as
-long as memory keeps little of what a plan puts there. Trials that are missing here are from before
-this was looked at.
+Of [validation.md](../validation.md), operator by operator. All is of class A of
+[performance.md](../performance.md): images and weights are plain, and weights may change from call
+to call, so that nobody packs them beforehand and all that is packed is timed.
+
+Means of 50 runs, or of as many as there is time for where they take long, with 95% confidence
+intervals. In files from before 30 November the first run of a round, which is dropped otherwise,
+counts for whoever has too little time for 50 (most of the others on Y23): that makes them up to 2%
+slower. Intervals take the rounds for independent in which everybody took turns (ten of five runs
+each, or, in files from before 29 November, five of ten), not the runs of a round, which share what
+else the host did then. Ratios are of the rounds that both made, their intervals of the ratios in
+each of these; those of geometric means are of the measuring, not of the choice of operators. All
+rounds of an operator follow each other, within some ten seconds, and a shared host may be another
+one an hour later: so intervals are for the moment of measuring.
+
+The best other is the fastest by its mean whose result is right, so that of two that are equally
+fast it is the one that had more luck. The last rows are geometric means over the operators. MLIR's
+default is so much slower, as a rule, that it is run three times only, in the first three rounds;
+where it is the best other, the ratio rests on these. Everybody is called from Python as its users
+call it, oneDNN through a driver in C++; what such a call costs cold is part of the time, and tells
+on layers of 100 us. (oneDNN is that of the package `onednn-cpu-gomp`; PyTorch brings a newer one of
+its own.) *Best of 5* is `candidates=5`: the own plan and four others, timed once while compiling,
+with cold caches, and the fastest taken; where it is slower than the own plan, it was misled by
+noise.
+"""
+
+CONSTANTS = """\
+# Constants that were learnt
+
+What of the model in [validation.md](../validation.md), and of the code that is generated, was
+learnt from plans, and from which. Everything else in the model is from manuals, or is measured by
+loops that do nothing but read, write or multiply, but for what is said to be an estimate, here or
+in a machine's file. Other limits in the generated code, of what is unrolled and of the bytes from
+which on something is asked for ahead, are estimates as well.
 """

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
-from math import expm1, log, nan
+from math import expm1, isnan, log, nan
 from statistics import fmean, median
 
 import numpy as np
@@ -61,6 +61,12 @@ class Repeat:
         return expm1(
             float(np.quantile([s for pair in self.pairs for s in _shifts(*pair)], quantile))
         )
+
+    def spearman(self, *, good: bool) -> float:
+        """The rank correlation of the times of then and now of an operator's plans, or of the good
+        ones of now: the median over the operators. No prediction is worth more than that."""
+        found = [_spearman(*pair, good=good) for pair in self.pairs]
+        return median([rank for rank in found if not isnan(rank)] or [nan])
 
     @property
     def losses(self) -> dict[str, float]:
@@ -113,6 +119,13 @@ def _shifts(before: Verdict, now: Verdict) -> list[float]:
     ]
     middle = median(found) if found else 0.0
     return [abs(shift - middle) for shift in found]
+
+
+def _spearman(before: Verdict, now: Verdict, *, good: bool) -> float:
+    kept = {point.key for point in (now.good if good else now.sample)}
+    keys = [key for key in _common(before, now) if key in kept]
+    times = ([verdict.points[key].seconds for key in keys] for verdict in (before, now))
+    return statistics.spearman(*times) if len(keys) > 1 else nan
 
 
 def _loss(before: Verdict, now: Verdict) -> float:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import nan
-from statistics import median, stdev
+from math import hypot, log, nan
+from statistics import fmean, median, stdev
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from .records import Measurement
 
 RESAMPLES = 4000
+
+Passes = Sequence[Sequence[float]]
+"""Of a plan, the ratios of the rounds of each pass."""
 
 
 def round_ratios(measurement: Measurement) -> list[float]:
@@ -28,25 +31,79 @@ def paired_ratio(measurement: Measurement) -> float:
     return median(round_ratios(measurement))
 
 
-def uncertainty(passes: Sequence[Sequence[float]]) -> float:
+def uncertainty(passes: Passes) -> float:
     """The relative standard error of the median of the ratios of all `passes`; NaN for fewer than
     three ratios.
 
-    The larger of two estimates: from their quartiles, as for a normal distribution and independent
-    rounds; and from how the medians of passes differ, since the rounds of one pass share a process
-    and what the host was like then. As passes are few, the latter is made as much larger as their
-    interval at 95%, by Student's t, is than that of a normal distribution.
+    The larger of two estimates: from their quartiles, as for independent rounds; and from how the
+    medians of passes differ, since the rounds of one pass share a process and what the host was
+    like then.
     """
+    return max(_of_rounds(passes), _of_means([log(median(one)) for one in passes]))
+
+
+def uncertainty_of_ratio(one: Passes, other: Passes) -> float:
+    """The relative standard error of the ratio of the medians of two plans; NaN where that of one
+    of them is.
+
+    As `uncertainty`, but what two plans of one pass have in common is no error of their ratio: how
+    it differs from pass to pass is what counts, if both have the same passes.
+    """
+    if len(one) != len(other) or len(one) == 1:
+        return hypot(uncertainty(one), uncertainty(other))
+    ratios = [log(median(a) / median(b)) for a, b in zip(one, other, strict=True)]
+    inside = (_of_rounds([_relative(rounds) for rounds in passes]) for passes in (one, other))
+    return max(hypot(*inside), _of_means(ratios))
+
+
+def _relative(rounds: Sequence[float]) -> list[float]:
+    """The ratios of a pass relative to their median."""
+    middle = median(rounds)
+    return [ratio / middle for ratio in rounds]
+
+
+def _of_rounds(passes: Passes) -> float:
+    """The relative standard error of the median of all ratios, as for a normal distribution."""
     ratios = [ratio for one in passes for ratio in one]
     if len(ratios) < 3:
         return nan
     low, middle, high = np.quantile(ratios, [0.25, 0.5, 0.75])
     deviation = (high - low) / 1.349  # quartiles of a normal distribution are 1.349 sigma apart
-    error = 1.2533 * deviation / np.sqrt(len(ratios))  # sqrt(pi / 2) for a median
-    if len(passes) > 1:
-        few = student_quantile(len(passes) - 1) / NORMAL_QUANTILE
-        error = max(error, few * stdev(map(median, passes)) / np.sqrt(len(passes)))
-    return float(error / middle)
+    return float(1.2533 * deviation / np.sqrt(len(ratios)) / middle)  # sqrt(pi / 2) for a median
+
+
+def _of_means(values: Sequence[float]) -> float:
+    """The standard error of the mean of a few values, as much larger as their interval at 95%, by
+    Student's t, is than that of a normal distribution; 0 for a single one."""
+    if len(values) < 2:
+        return 0.0
+    few = student_quantile(len(values) - 1) / NORMAL_QUANTILE
+    return float(few * stdev(values) / np.sqrt(len(values)))
+
+
+def loss_apart(chosen: Passes, rivals: Sequence[Passes]) -> float:
+    """What `chosen` loses against the fastest of `rivals`, if one pass says how fast both are and
+    the others which is the fastest: the mean over all passes, below 0 where `chosen` is faster. NaN
+    if the rivals have one pass only.
+
+    The fastest of several plans is also the luckiest by the rounds that make it the fastest; by
+    other rounds it is not. But a part of the passes picks less well, so that what is really lost
+    lies between this and the loss by all of them.
+    """
+    count = min(map(len, rivals), default=0)
+    if count < 2:
+        return nan
+    if len(chosen) != count:  # it met in other rounds only, which say nothing of the rivals
+        chosen = [[ratio for one in chosen for ratio in one]] * count
+    losses = []
+    for judge in range(count):
+        best = min(rivals, key=lambda passes: _median_without(passes, judge))
+        losses.append(1 - median(best[judge]) / median(chosen[judge]))
+    return fmean(losses)
+
+
+def _median_without(passes: Passes, left_out: int) -> float:
+    return median(ratio for at, one in enumerate(passes) if at != left_out for ratio in one)
 
 
 def interval_of_mean(values: Sequence[float]) -> tuple[float, float]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from math import isnan, log
+from itertools import groupby
+from math import isnan, log, nan
 from statistics import fmean, median, pstdev
 
 import numpy as np
@@ -15,12 +16,11 @@ from ..comparison import SIZES, describe_sizes
 from ..latency import MEMORY as MEMORY_CHAIN
 from ..latency import PARTS
 from ..runner import sizes_of
-from .accuracy import ERRORS, error_of_good_plans, lost_by_chance
-from .criteria import USUAL_LOSS, figures
+from .accuracy import ERRORS, error_of_good_plans, lost_by_chance, noise_of_good_plans
+from .criteria import OWN, SAMPLE, USUAL_LOSS, figures, mean_apart
 from .judgement import Point, Trial, Verdict
-from .orders import orders
+from .orders import MODELS, orders
 from .repeats import Repeat
-from .statistics import interval_of_mean
 
 Rows = list[list[str]]
 
@@ -32,11 +32,13 @@ LOSS_COLUMNS = (
     "top-2",
     "top-5",
     "top-1 +-",
+    "top-1, judged apart",
     "own, GFLOP/s",
     "of peak",
     "own, top-1",
     "own, top-5",
     "own +-",
+    "own, judged apart",
     "A/A",
     "Spearman",
     "Kendall",
@@ -51,17 +53,18 @@ MACHINE_COLUMNS = (
     "measured on",
     "random plans",
     "final rounds",
+    "protocol",
+    "scatter of rounds",
 )
+APART = "mean, judged apart"
 ORDER_COLUMNS = (
     "trial",
-    "plans in the order of",
-    "Spearman: median",
-    "of good plans",
-    "top-1 loss: mean",
-    "95% interval",
-    "worst",
-    "within 3%",
-    "loss of its choice among the candidates: mean",
+    *(
+        f"{what} {model}"
+        for what in ("Spearman:", "of good plans:", "mean loss:")
+        for model in MODELS
+    ),
+    *(f"among candidates: {model}" for model in MODELS),
 )
 TIME_COLUMNS = ("trial", "own plans and candidates", "sample", "sample: bound by memory")
 REPEAT_COLUMNS = (
@@ -71,6 +74,8 @@ REPEAT_COLUMNS = (
     "plans",
     "time differs: median",
     "time differs: 90%",
+    "Spearman of then and now",
+    "of good plans",
     "fastest then, lost now: mean",
     "worst",
     "within 3%",
@@ -81,27 +86,34 @@ REPEAT_COLUMNS = (
 )
 ACCURACY_COLUMNS = (
     "trial",
-    "predictions that are off by",
-    "top-1 loss: mean",
-    "worst",
-    "within 3%",
-    "all reached",
+    "error of the model",
+    "of that measuring",
+    "mean loss",
+    *(f"{what} by {error:.0%}" for error in ERRORS for what in ("if off", "all reached if off")),
 )
 LATENCY_COLUMNS = ("trial", "looks", *PARTS, MEMORY_CHAIN)
 
 
-def figure_rows(trials: Sequence[Trial]) -> Rows:
-    """Each figure to reach, and what each trial found."""
-    found = [figures(trial) for trial in trials]
-    return [
-        [row[0].title, row[0].target, *(figure.cell for figure in row)]
-        for row in zip(*found, strict=True)
-    ]
+def figure_tables(trials: Sequence[Trial]) -> Iterator[tuple[str, list[str], Rows]]:
+    """The title, columns and rows of each group of figures to reach: a line for each trial."""
+    found = {trial.title: figures(trial) for trial in trials}
+    for group, some in groupby(next(iter(found.values())), lambda figure: figure.group):
+        columns = ["trial", *(f"{figure.title} ({figure.target})" for figure in some)]
+        rows = [
+            [title, *(figure.cell for figure in all_ if figure.group == group)]
+            for title, all_ in found.items()
+        ]
+        if group in (OWN, SAMPLE):
+            columns.append(APART)
+            for row, trial in zip(rows, trials, strict=True):
+                row.append(percent(mean_apart(trial, group)))
+        yield group, columns, rows
 
 
 def machine_rows(trials: Iterable[Trial]) -> Rows:
     """What each trial was measured on, with which code, when, and how: random plans of each
-    operator, and in how many rounds the best meet."""
+    operator, in how many rounds the best meet, by which protocol, and by how much the ratios of a
+    plan differ from round to round, the median of all plans."""
     rows = []
     for trial in trials:
         machine = trial.head["machine"]
@@ -112,31 +124,23 @@ def machine_rows(trials: Iterable[Trial]) -> Rows:
         cpu = f"`{planned['cpu']}`"
         plans = max((len(verdict.sample) for verdict in trial.verdicts), default=0)
         rounds = str(trial.head["final_rounds"])
+        protocol = str(trial.head["must_agree"].get("protocol", 1))
+        scatter = percent(median([*spread_of_rounds(trial)] or [nan]))
         host = [trial.title, cpu, vectors, caches, machine["system"]]
-        rows.append([*host, commit, day, str(plans), rounds])
+        rows.append([*host, commit, day, str(plans), rounds, protocol, scatter])
     return rows
 
 
 def order_rows(trials: Iterable[Trial]) -> Rows:
-    """For each trial how well each model orders its plans."""
+    """For each trial how well each model orders its plans: rank correlations with measured times,
+    of good plans as well, and what its choice loses, among the sample and among the candidates."""
     rows = []
     for trial in trials:
-        sampled = [verdict for verdict in trial.verdicts if verdict.sample]
-        for turn, order in enumerate(orders(sampled) if sampled else ()):
-            low, high = interval_of_mean(list(order.losses.values()))
-            rows.append(
-                [
-                    "" if turn else trial.title,
-                    order.model,
-                    number(order.spearman),
-                    number(order.good),
-                    percent(order.loss),
-                    "" if isnan(low) else f"{percent(low)} to {percent(high)}",
-                    f"{percent(order.losses[order.worst])} ({order.worst})",
-                    f"{order.usual} of {len(sampled)}",
-                    percent(order.chosen),
-                ]
-            )
+        if any(verdict.sample for verdict in trial.verdicts):
+            found = [*orders(trial.verdicts)]
+            ranks = [order.spearman for order in found] + [order.good for order in found]
+            losses = [order.loss for order in found] + [order.chosen for order in found]
+            rows.append([trial.title, *map(number, ranks), *map(percent, losses)])
     return rows
 
 
@@ -177,10 +181,12 @@ def _loss_row(verdict: Verdict, peak: float) -> list[str]:
         f"{verdict.gflops(verdict.best_sampled):.1f}" if sample else "",
         *(percent(verdict.top_loss(k)) if sample else "" for k in (1, 2, 5)),
         percent(verdict.noise_of_top) if sample else "",
+        percent(verdict.top_apart) if sample else "",
         f"{rate:.1f}" if own else "",
         f"{rate / peak:.0%}" if own else "",
         *(percent(verdict.chosen_loss(k)) for k in (1, 5)),
         percent(verdict.noise),
+        percent(verdict.apart),
         percent(verdict.again),
         number(verdict.spearman) if sample else "",
         number(verdict.kendall) if sample else "",
@@ -197,6 +203,8 @@ def repeat_rows(repeats: Iterable[Repeat]) -> Rows:
             str(repeat.plans),
             percent(repeat.shift(0.5)),
             percent(repeat.shift(0.9)),
+            number(repeat.spearman(good=False)),
+            number(repeat.spearman(good=True)),
             percent(repeat.mean_loss),
             f"{percent(repeat.losses[repeat.worst])} ({repeat.worst})",
             f"{sum(loss <= USUAL_LOSS for loss in repeat.losses.values())} of {len(repeat.losses)}",
@@ -214,15 +222,11 @@ def accuracy_rows(trials: Iterable[Trial]) -> Rows:
         verdicts = [verdict for verdict in trial.verdicts if verdict.sample]
         if not verdicts:
             continue
-        losses = [verdict.top_loss(1) for verdict in verdicts]
-        usual = sum(loss <= USUAL_LOSS for loss in losses)
-        model = f"the model: {percent(error_of_good_plans(verdicts))}"
-        cells = [percent(fmean(losses)), percent(max(losses)), f"{usual} of {len(losses)}", ""]
-        rows.append([trial.title, model, *cells])
-        for error in ERRORS:
-            lost = lost_by_chance(verdicts, error)
-            cells = [percent(lost.mean), percent(lost.worst), f"{lost.usual:.1f}"]
-            rows.append(["", percent(error), *cells, f"{lost.reached:.0%}"])
+        model = fmean(verdict.top_loss(1) for verdict in verdicts)
+        own = (error_of_good_plans(verdicts), noise_of_good_plans(verdicts), model)
+        lost = (lost_by_chance(verdicts, error) for error in ERRORS)
+        cells = (text for found in lost for text in (percent(found.mean), f"{found.reached:.0%}"))
+        rows.append([trial.title, *map(percent, own), *cells])
     return rows
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import product
 from math import isnan, nan
 from statistics import median
@@ -12,6 +12,7 @@ import numpy as np
 from mopt_mlir.model.cost import MEMORY
 from mopt_mlir.problem import TENSORS
 
+from .criteria import LEAST_VOLUMES, where_slowest
 from .judgement import Flow, Trial
 from .tables import Rows, percent
 from .volumes import ASSOCIATIVE
@@ -30,6 +31,13 @@ VOLUME_COLUMNS = (
     "conflicts: median",
     "conflicts: 90%",
 )
+SUMMARY_COLUMNS = (
+    "from",
+    "own plans and candidates",
+    "sample",
+    "sample, where slowest",
+    "where slowest when simulated",
+)
 TENSOR_COLUMNS = ("trial", "from", "tensor", "own plans and candidates", "sample")
 
 OFF = 0.05
@@ -42,31 +50,62 @@ def volume_rows(trial: Trial) -> Rows:
     """A line for each resource that moves data; errors are |predicted / simulated - 1|. Plans that
     were picked for their slowest memory count where that is looked at, and nowhere else."""
     rows = []
-    sampled = [flow for flow in trial.flows if flow.sampled]
-    sample = [flow for flow in sampled if not flow.picked]
-    own = [flow for flow in trial.flows if not flow.sampled]
-    for resource in MEMORY if sample or own else ():
-        slowest = [flow for flow in sampled if flow.expected.slowest_memory == resource]
-        found = [flow for flow in sampled if flow.slowest_memory == resource]
+    sample = _drawn(trial)
+    looked_at = sample or _chosen(trial)
+    for resource in MEMORY if looked_at else ():
+        low, high = np.quantile([flow.ratio(resource) for flow in looked_at], [0.1, 0.9])
+        slowest = where_slowest(trial, resource)
+        found = where_slowest(trial, resource, simulated=True)
         conflicts = [flow.conflicts(resource) for flow in sample]
-        low, high = np.quantile([flow.ratio(resource) for flow in sample or own], [0.1, 0.9])
         rows.append(
             [
                 resource,
-                _error(own, resource),
-                _error(sample, resource),
-                percent(median(abs(f.ratio_of_tiles(resource) - 1) for f in sample or own)),
+                *map(percent, (_error(_chosen(trial), resource), _error(sample, resource))),
+                percent(median(abs(f.ratio_of_tiles(resource) - 1) for f in looked_at)),
                 f"{low:.2f} to {high:.2f}",
                 str(len(slowest)),
-                _error(slowest, resource),
-                _error(slowest, resource, 0.9),
+                *(percent(_error(slowest, resource, part)) for part in (0.5, 0.9)),
                 str(len(found)),
-                _error(found, resource),
+                percent(_error(found, resource)),
                 f"{median(conflicts):.2f}" if conflicts else "",
                 f"{np.quantile(conflicts, 0.9):.2f}" if conflicts else "",
             ]
         )
     return rows
+
+
+def summary_rows(trials: Sequence[Trial]) -> Rows:
+    """A line for each resource, over all trials with volumes: the median of their median errors,
+    the least and the largest."""
+    rows = []
+    for resource in MEMORY if any(trial.flows for trial in trials) else ():
+        slowest = [where_slowest(trial, resource) for trial in trials]
+        found = [where_slowest(trial, resource, simulated=True) for trial in trials]
+        groups = (
+            [_chosen(trial) for trial in trials],
+            [_drawn(trial) for trial in trials],
+            [flows for flows in slowest if len(flows) >= LEAST_VOLUMES],
+            [flows for flows in found if len(flows) >= LEAST_VOLUMES],
+        )
+        rows.append([resource, *(_over_trials(group, resource) for group in groups)])
+    return rows
+
+
+def _over_trials(groups: Iterable[Sequence[Flow]], resource: str) -> str:
+    errors = [_error(flows, resource) for flows in groups if flows]
+    if not errors:
+        return ""
+    return f"{percent(median(errors))} ({percent(min(errors))} to {percent(max(errors))})"
+
+
+def _chosen(trial: Trial) -> list[Flow]:
+    """Own plans and candidates."""
+    return [flow for flow in trial.flows if not flow.sampled]
+
+
+def _drawn(trial: Trial) -> list[Flow]:
+    """Sampled plans that were not picked for their slowest memory."""
+    return [flow for flow in trial.flows if flow.sampled and not flow.picked]
 
 
 def tensor_rows(trials: Iterable[Trial]) -> Rows:
@@ -114,6 +153,7 @@ def check_rows(trial: Trial) -> Rows:
     ]
 
 
-def _error(flows: Iterable[Flow], resource: str, quantile: float = 0.5) -> str:
+def _error(flows: Iterable[Flow], resource: str, quantile: float = 0.5) -> float:
+    """NaN for no plans."""
     errors = [abs(flow.ratio(resource) - 1) for flow in flows]
-    return percent(float(np.quantile(errors, quantile))) if errors else ""
+    return float(np.quantile(errors, quantile)) if errors else nan

@@ -80,12 +80,22 @@ func.func @loop(%a: memref<4xf32>, %b: memref<4xf32>, %n: index) {
 
 // -----
 
-func.func @blocks(%first: i1, %a: memref<4xf32>, %b: memref<4xf32>) {
-  cf.cond_br %first, ^free(%a : memref<4xf32>), ^next
-^next:
-  cf.br ^free(%b : memref<4xf32>)
+func.func @blocks(%first: i1, %n: index, %k: index, %a: memref<4xf32>) -> index {
+  cf.cond_br %first, ^done(%n : index), ^free(%a : memref<4xf32>)
 ^free(%m: memref<4xf32>):
   // expected-error @+1 {{'memref.dealloc' frees a parameter of @blocks, which is public}}
+  memref.dealloc %m : memref<4xf32>
+  cf.br ^done(%k : index)
+^done(%j: index):
+  return %j : index
+}
+
+// -----
+
+func.func @jump(%n: index, %a: memref<4xf32>) {
+  cf.br ^free(%n, %a : index, memref<4xf32>)
+^free(%i: index, %m: memref<4xf32>):
+  // expected-error @+1 {{'memref.dealloc' frees a parameter of @jump, which is public}}
   memref.dealloc %m : memref<4xf32>
   return
 }

@@ -162,7 +162,7 @@ def test_speeds_are_those_of_the_report() -> None:
     for host, others, *cells in row.findall((ROOT / "README.md").read_text()):
         operators = "networks" if "layers" in others else "table1"
         for cores, cell in zip(("1 core", "2 cores"), cells, strict=True):
-            if cell:
+            if cell.strip() not in ("", "not measured"):
                 title = f"A cold, {cores}, {hosts[host]}, {operators}"
                 assert cell.strip() in reported.pop(title)
     assert not reported

@@ -1,11 +1,16 @@
 """What is lost by predictions with a random error, against probabilities worked out by hand."""
 
-from math import erf, exp, isnan, log, sqrt
+from math import erf, exp, isnan, log, nan, sqrt
 from types import SimpleNamespace
 
 import pytest
 
-from benchmarks.validation.accuracy import DRAWS, error_of_good_plans, lost_by_chance
+from benchmarks.validation.accuracy import (
+    DRAWS,
+    error_of_good_plans,
+    lost_by_chance,
+    noise_of_good_plans,
+)
 from benchmarks.validation.criteria import usual_needed
 from benchmarks.validation.judgement import Verdict
 from benchmarks.workloads import Workload
@@ -75,3 +80,16 @@ def test_the_error_is_that_of_good_plans_less_what_they_have_in_common():
     assert error_of_good_plans([one, alone]) == pytest.approx(0.2 * sqrt(2))
     assert error_of_good_plans([one, exact]) == pytest.approx(0.1 * sqrt(2))
     assert isnan(error_of_good_plans([alone]))
+
+
+def test_the_noise_of_good_plans_is_that_of_their_times():
+    """Root mean square over an operator's plans, the mean over operators; those of which nothing
+    is known are left out."""
+
+    def operator(*errors: float) -> SimpleNamespace:
+        return SimpleNamespace(good=[SimpleNamespace(uncertainty=error) for error in errors])
+
+    operators = [operator(0.03, 0.04, nan), operator(0.02), operator(nan), operator()]
+    expected = (sqrt((0.03**2 + 0.04**2) / 2) + 0.02) / 2
+    assert noise_of_good_plans(operators) == pytest.approx(expected)
+    assert isnan(noise_of_good_plans([operator(nan)]))

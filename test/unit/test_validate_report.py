@@ -4,6 +4,7 @@ import ast
 import re
 from dataclasses import asdict, replace
 from itertools import chain, pairwise
+from math import isnan
 from pathlib import Path
 
 import pytest
@@ -210,6 +211,31 @@ def test_the_error_of_a_loss_is_what_the_loss_may_be_off_by(tmp_path):
     off = (1 - best / slower) - verdict.chosen_loss(1)
     assert verdict.chosen_loss(1) == pytest.approx(0.75)
     assert verdict.noise == pytest.approx(off, rel=0.05)
+    (tmp_path / "b").mkdir()
+    (best,) = trial_of(tmp_path / "b", (1.1, 1.6, 2.0, 4.0, 5.0))[0].verdicts
+    assert best.chosen_loss(1) == 0
+    assert isnan(best.noise)  # it is compared with itself
+
+
+def test_losses_by_other_passes_stand_beside_the_means(tmp_path):
+    """The own plan takes as long as the reference; a sampled one is faster in the first of two
+    passes, and as much slower in the second."""
+    trial, _ = trial_of(tmp_path, (0.99, 1.6, 2.0, 4.0, 5.0))
+    (verdict,) = trial.verdicts
+    points = {}
+    for key, point in verdict.points.items():
+        ratio = point.seconds / REFERENCE
+        first, second = (0.9, 1.1) if ratio == pytest.approx(0.99) else (ratio, ratio)
+        points[key] = replace(point, passes=((first,) * 3, (second,) * 3))
+    trial = replace(trial, verdicts=(replace(verdict, points=points),))
+    found = {group: (columns, rows) for group, columns, rows in tables.figure_tables([trial])}
+    columns, rows = found[criteria.OWN]
+    cells = dict(zip(columns, rows[0], strict=True))
+    assert cells["top-1 loss: mean (at most 1.5%)"] == "1.0%, reached"
+    # by the first pass the own plan is the best, by the second the other, which the first judges
+    assert cells["mean, judged apart"] == "-5.0%"
+    assert found[criteria.SAMPLE][0][-1] == "mean, judged apart"
+    assert found[criteria.ORDER][0][-1] == "Spearman: worst (at least 0.5)"
 
 
 def test_what_misses_a_limit_does_not_look_like_it(tmp_path):
@@ -266,6 +292,24 @@ def test_plans_picked_for_their_slowest_memory_count_where_that_is_looked_at(tmp
     assert "Of 2 sampled plans and 0 own ones and candidates, and where a memory is the slowest " \
         "of 3 more sampled ones" in text_of(trial)  # fmt: skip
     assert volume_tables.tensor_rows([trial]) == []
+
+
+def test_volumes_over_all_trials_are_those_of_trials_with_enough_plans(tmp_path, monkeypatch):
+    trial, _ = trial_of(tmp_path, (1.0,) * 5, [volumes_of(plan, 2.0) for plan in SAMPLED])
+    (tmp_path / "b").mkdir()
+    other, _ = trial_of(tmp_path / "b", (1.0,) * 5, [volumes_of(SAMPLED[0], 1.0)])
+    (tmp_path / "c").mkdir()
+    without, _ = trial_of(tmp_path / "c", (1.0,) * 5)
+    assert volume_tables.summary_rows([without]) == []
+    slowest = trial.flows[0].expected.slowest_memory
+    enough = sum(flow.expected.slowest_memory == slowest for flow in trial.flows)
+    monkeypatch.setattr(volume_tables, "LEAST_VOLUMES", enough)
+    rows = {row[0]: row for row in volume_tables.summary_rows([trial, other, without])}
+    cells = dict(zip(volume_tables.SUMMARY_COLUMNS, rows[slowest], strict=True))
+    assert cells["own plans and candidates"] == ""
+    assert cells["sample"] == "25.0% (0.0% to 50.0%)"
+    one = f"{0.5 if enough > 1 else 0.25:.1%}"
+    assert cells["sample, where slowest"].startswith(one)
 
 
 def test_tensors_whose_volumes_are_off_are_told(tmp_path):
@@ -826,6 +870,20 @@ def test_ours_are_compared_with_the_best_other_whose_result_is_right():
     assert (one["mopt-mlir"], one["PyTorch"]) == ("200.0 +- 2.0", "wrong")
     assert (ours["PyTorch"], ours["ours / best other"]) == ("0.50", "1.00 (1.00 to 1.00)")
     assert peers.slower(comparison) == ["R1, 0.50 (0.50 to 0.50)"]
+    assert peers.undecided(comparison) == []
+    columns, rows = peers.summary([comparison])
+    (cells,) = (dict(zip(columns, row, strict=True)) for row in rows)
+    assert cells["comparison"] == f"A cold, 1 core, {MACHINE.cpu}, table1"
+    assert (cells["oneDNN"], cells["PyTorch"], cells["best other"]) == (
+        "1.06", "0.50", "1.00 (1.00 to 1.00)",
+    )  # fmt: skip
+    assert (cells["slower"], cells["may be slower"]) == ("1", "0")
+    unsure = replace(records[0], seconds=[[1 / 90], [1 / 120]])
+    steady = replace(records[1], seconds=[[1 / 100], [1 / 100]])
+    comparison = Comparison.of(Results(head, names, [unsure, steady], []))
+    (one,) = peers.undecided(comparison)
+    assert one.startswith("R0, 1.05 (0.")
+    assert peers.slower(comparison) == []
 
 
 LEARNT = re.compile(r"[Mm]easured|[Ff]itted|own plans|[Ss]ampled plans")
