@@ -37,24 +37,24 @@ The paper says of its own model that its choice among the sample loses at most 4
 and at most 3% on all but two of 32, of plans that differ in tile sizes only; ours differ in
 microkernels, loop orders and packing as well. All other limits are ours, from before the first
 trial; what came later is how many of fewer operators may lose more (one of 16), and that volumes of
-fewer than {least_volumes} plans are told, and not judged. Of a worst loss the standard error stands
-beside it: nearer to the limit than twice that it may be on the other side next time; of a mean the
-interval for other operators of the same kind. The fastest of all plans is nearly always one of the
-five candidates, so that top-5 losses of own plans, and what the best of five gains, tell what their
-top-1 losses tell. The best of a hundred plans, of which some trials are, is faster than the best of
-fifty. Of a trial that was measured twice the later one is shown, and "Repeatability" has what both
-lost.
+fewer than {least_volumes} plans are told, and not judged. Beside a worst loss stands its standard
+error: if it is within two of these of the limit, another trial may decide otherwise. Beside a mean
+stands the interval in which it would be for other operators of the same kind. The fastest of all
+plans is nearly always one of the five candidates, so that top-5 losses of own plans, and what the
+best of five gains, say nothing that their top-1 losses do not say. The best of a hundred plans, of
+which some trials are, is faster than the best of fifty. Of a trial that was measured twice the
+later one is shown, and "Repeatability" has what both lost.
 """
 
 GROUPS = {
     "Own plans": "Against all plans that were timed. *Judged apart* is by other rounds than those "
-    "that say which plan is the fastest, and what is really lost lies between the two (see "
-    "*Loss*).",
+    "that say which plan is the fastest: on average the former is too large and the latter too "
+    "small (see *Loss*).",
     "Choices among the sample": "Against the best sampled plan.",
     "Order of the sample": "Rank correlation of predicted and measured times.",
     "Volumes of the sample": "Median errors against simulated volumes, of the plans of which a "
-    "memory is the slowest one by what the model takes for it, as it was asked for. [Where "
-    "simulated volumes say which one that is]({data}/volumes.md), errors are larger.",
+    "memory is the slowest one by what the model takes for it, as it was asked for. By [simulated "
+    "volumes]({data}/volumes.md) it may be another one.",
 }
 """What is said in front of the table of each group of figures."""
 
@@ -99,8 +99,8 @@ logarithms), as predictions: the mean of the top-1 losses among the sample, and 
 figures of such losses are reached, in {draws} draws. These errors are independent, and measured
 times are taken for the truth, though they have errors as well. Beside it the error of the model on
 plans that take up to {good} times as long as the best, less what all of an operator have in common
-(the mean over the operators), and how large it would be if the model were right, for the errors of
-measuring.
+(the mean over the operators), and how large it would be, for the errors of measuring, if the model
+were right.
 """
 
 MISSES = """\
@@ -171,15 +171,15 @@ REPEATS = """\
 ## Repeatability
 
 Some trials were made twice, with the same sampled plans; the first of the two is there to be
-compared with only. *Then* is the first, *now* the second; all but correlations, of which it is the
-median, are means over the operators. *Time differs*: the relative change of a plan's time, without
-what all plans of its operator have in common. *Spearman*: the rank correlation of both times, which
-no prediction can be expected to exceed by much. *Fastest then, lost now*: what would be lost now by
-taking the plan that was the fastest then. Where the code is the same, that is what noise alone
-costs; where what generates it has changed in between, it is what noise and the changes cost
-together. The losses of predictions are to be seen beside that. *Model's choice lost*: what today's
-choice among these plans loses by the times of then and of now. *Own plan lost*: the loss of the own
-plan of each day.
+compared with only. *Then* is the first, *now* the second; losses are means over the operators,
+correlations medians. *Time differs*: the relative change of a plan's time, without what all plans
+of its operator have in common, quantiles over all plans. *Spearman*: the rank correlation of both
+times, which no prediction can be expected to exceed by much. *Fastest then, lost now*: what would
+be lost now by taking the plan that was the fastest then. Where the code is the same, that is what
+noise alone costs; where what generates it has changed in between, it is what noise and the changes
+cost together. The losses of predictions are to be seen beside that. *Model's choice lost*: what
+today's choice among these plans loses by the times of then and of now. *Own plan lost*: the loss of
+the own plan of each day.
 """
 
 LATENCIES = """\

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import hypot, log, nan
+from math import hypot, log, nan, sqrt
 from statistics import fmean, median, stdev
 from typing import TYPE_CHECKING
 
@@ -40,6 +40,13 @@ def uncertainty(passes: Passes) -> float:
     like then.
     """
     return max(_of_rounds(passes), _of_means([log(median(one)) for one in passes]))
+
+
+def standard_error(passes: Passes) -> float:
+    """The same by one estimate, that of the passes if there are several, without allowing for their
+    being few: how much a median scatters, not what interval it is in."""
+    middles = [log(median(one)) for one in passes]
+    return stdev(middles) / sqrt(len(middles)) if len(middles) > 1 else _of_rounds(passes)
 
 
 def uncertainty_of_ratio(one: Passes, other: Passes) -> float:
@@ -87,8 +94,8 @@ def loss_apart(chosen: Passes, rivals: Sequence[Passes]) -> float:
     if the rivals have one pass only.
 
     The fastest of several plans is also the luckiest by the rounds that make it the fastest; by
-    other rounds it is not. But a part of the passes picks less well, so that what is really lost
-    lies between this and the loss by all of them.
+    other rounds it is not. But a part of the passes picks less well, so that on average this is too
+    small, as the loss by all of them is too large.
     """
     count = min(map(len, rivals), default=0)
     if count < 2:

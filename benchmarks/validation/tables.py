@@ -87,7 +87,7 @@ REPEAT_COLUMNS = (
 ACCURACY_COLUMNS = (
     "trial",
     "error of the model",
-    "of that measuring",
+    "of that, by measuring",
     "mean loss",
     *(f"{what} by {error:.0%}" for error in ERRORS for what in ("if off", "all reached if off")),
 )

@@ -70,14 +70,14 @@ class _Order:
 
     def place(self, user: Any, value: Any) -> int:
         """That of what is around `user` in the block of `value`, or of `user` itself: behind all of
-        them if it is in another block of the same region, which is run later."""
+        them if it is in another block of the same region, or outside of it, which is run later."""
         block = value.owner.operation.block
         if block not in self._places:
             operations = (operation.operation for operation in block.operations)
             self._places[block] = {operation: place for place, operation in enumerate(operations)}
         places = self._places[block]
         while user not in places:
-            if user.block.region == block.region:
+            if user.block.region == block.region or user.name == "func.func":
                 return len(places)
             user = user.parent.operation
         return places[user]

@@ -9,7 +9,7 @@ from mopt_mlir.bindings import bindings_of
 from mopt_mlir.buffers import CHECKED, VIEWS
 from mopt_mlir.func_ops import parameter_given
 from mopt_mlir.layouts import layout_of
-from mopt_mlir.lowering.values import constant
+from mopt_mlir.lowering.values import constant, trips
 from mopt_mlir.operations import handed_on
 
 _SHIFTED = ("memref.reinterpret_cast", "memref.subview", "memref.view")
@@ -74,7 +74,9 @@ def _parts(operation: Any, number: int) -> Iterable[Any]:
         return parameter_given(operation, number)
     if number == 0 and operation.name in VIEWS:
         return list(operation.results)
-    return handed_on(operation, number)
+    found = handed_on(operation, number)
+    # what a loop begins with is what it ends with only if it does not run, or hands it on
+    return found[1:] if operation.name == "scf.for" and trips(operation) else found
 
 
 def _same_start(operation: Any, number: int) -> Iterable[Any]:

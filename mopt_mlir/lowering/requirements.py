@@ -30,7 +30,8 @@ _COPIES = ("memref.copy", "bufferization.materialize_in_destination")
 class Requirement:
     """`size`, that of an operand along an axis, must be `needed`, or at least that if not `exact`.
 
-    A size that cannot be told from the arguments makes `size` and `needed` None.
+    A size that cannot be told from the arguments makes `size` None; `needed` says then whether the
+    operation is carried out at all, None that it is, as far as anybody knows.
     """
 
     location: str
@@ -46,6 +47,8 @@ class Requirement:
         `done` are known by now."""
         at = f"'{self.operation}' ({self.location})" if self.location else f"'{self.operation}'"
         if self.size is None or self.needed is None:
+            if self.needed is not None and not evaluate(self.needed, arguments, done):
+                return None
             return (
                 f"whether its sizes fit cannot be told from the arguments: axis {self.axis} of "
                 f"operand {self.operand} of {at}"
@@ -76,7 +79,7 @@ def _of_activation(
             for operation in inside(activation.function)
             for requirement in _demanded(activation, operation, known)
         )
-        known[activation] = tuple(dict.fromkeys(found))
+        known[activation] = tuple(dict.fromkeys(one for one in found if one is not None))
     return known[activation]
 
 
@@ -99,23 +102,26 @@ def _demanded(
     return []
 
 
-def _where_taken(activation: Activation, operation: Any, requirement: Requirement) -> Requirement:
+def _where_taken(
+    activation: Activation, operation: Any, requirement: Requirement
+) -> Requirement | None:
     """What is demanded of an operation in branches whose conditions are known: nothing where one of
-    them is not taken, if it is known what was demanded."""
+    them is not taken."""
     block, function = operation.block, activation.function.operation
     size, needed = requirement.size, requirement.needed
-    while size is not None and needed is not None:
-        around = block.owner.operation
-        if around == function:
-            break
+    nothing, something = (0, 1) if size is None else (size, needed)
+    needed = something if needed is None else needed
+    while (around := block.owner.operation) != function:
         if around.name == "scf.if":
             taken = activation.number(around.operands[0])
             if is_known(taken):
                 in_first = block == around.regions[0].blocks[0]
-                choices = (needed, size) if in_first else (size, needed)
+                choices = (needed, nothing) if in_first else (nothing, needed)
                 needed = compute("select", taken, *choices)
         block = around.block
-    return replace(requirement, needed=needed)
+    if needed == nothing:
+        return None
+    return replace(requirement, needed=None if size is None and needed == 1 else needed)
 
 
 def _of_operation(activation: Activation, operation: Any) -> Iterator[Requirement]:
@@ -304,25 +310,28 @@ def _of_reshape(activation: Activation, operation: Any) -> Iterator[Requirement]
 
 
 def _of_view(activation: Activation, operation: Any) -> Iterator[Requirement]:
-    """Of elements that are in bytes: that there are as many bytes."""
-    shift = activation.number(operation.operands[1])
-    (available,), result = (
-        activation.shape(operation.operands[0]),
-        activation.shape(operation.result),
-    )
-    bytes_ = product([*result, operation.result.type.element_type.width // 8])
-    yield from _demand(operation, 0, 0, available, compute("add", shift, bytes_), exact=False)
+    """Of elements that are in bytes: that there are as many bytes, as far as the arguments tell."""
+    width = getattr(operation.result.type.element_type, "width", None)
+    if width is None:
+        return  # an index, or complex: as large as the target says
+    bytes_ = product([*activation.shape(operation.result), -(-width // 8)])
+    needed = compute("add", activation.number(operation.operands[1]), bytes_)
+    (available,) = activation.shape(operation.operands[0])
+    if is_known(available) and is_known(needed):
+        yield from _demand(operation, 0, 0, available, needed, exact=False)
 
 
 def _of_reinterpretation(activation: Activation, operation: Any) -> Iterator[Requirement]:
-    """Of other sizes and strides: that the last element is one of the buffer, if that is dense."""
+    """Of other sizes and strides: that the last element is one of the buffer, if that is dense and
+    no pointer to one of another."""
     source = operation.operands[0]
-    if not activation.has_shape(source) or not is_row_major(source.type):
+    if not activation.has_shape(source) or not is_row_major(source.type) or not source.type.rank:
         return
     (offset,), sizes, strides = activation.slice(operation, 1)
-    steps = [
-        compute("mul", compute("sub", n, 1), step) for n, step in zip(sizes, strides, strict=True)
-    ]
+    steps = (
+        compute("max", 0, compute("mul", compute("sub", size, 1), stride))
+        for size, stride in zip(sizes, strides, strict=True)
+    )
     total, needed = product(activation.shape(source)), fold("add", [offset, 1, *steps])
     if is_known(total) and is_known(needed):
         yield from _demand(operation, 0, 0, total, needed, exact=False)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
 from itertools import count
 from typing import Any
 
@@ -102,18 +101,24 @@ class Activation:
     def is_lost(self, call: Any) -> bool:
         """Whether nobody knows what a `func.call` demands, as there were too many calls, or calls
         inside of calls, to look through all of them."""
-        is_known = call.attributes["callee"].value not in self._functions or self.callee(call)
-        return not is_known and self._root.leaves_sizes_open
+        name = call.attributes["callee"].value
+        if name not in self._functions or self.callee(call) is not None:
+            return False
+        return self._root.leaves_sizes_open(name)
 
-    @cached_property
-    def leaves_sizes_open(self) -> bool:
-        """Whether a function of the module has values whose types leave sizes open."""
-        return any(
-            self.is_dynamic(value)
-            for function in self._functions.values()
-            for operation in inside(function)
-            for value in (*operation.operands, *operation.results)
-        )
+    def leaves_sizes_open(self, name: str) -> bool:
+        """Whether a function, or one that it calls, has values whose types leave sizes open."""
+        names, seen = [name], {name}
+        while names:
+            for operation in inside(self._functions[names.pop()]):
+                if any(map(self.is_dynamic, (*operation.operands, *operation.results))):
+                    return True
+                if operation.name == "func.call":
+                    callee = operation.attributes["callee"].value
+                    if callee in self._functions and callee not in seen:
+                        names.append(callee)
+                        seen.add(callee)
+        return False
 
     def sizes(self, operation: Any, name: str, dynamic: Iterator[Any]) -> Shape:
         """A list of sizes: those that are constant in attribute `static_<name>`, the others from

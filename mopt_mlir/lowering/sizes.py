@@ -81,7 +81,10 @@ _LOCK = Lock()  # threads may compile at the same time
 
 
 def compute(operation: str, *operands: Size) -> Size:
-    """One of `OPERATIONS` on sizes, carried out if these are numbers."""
+    """One of `OPERATIONS` on sizes, carried out if these are numbers, or if one of them that is a
+    number decides which of the others it is."""
+    if operation == "select" and isinstance(operands[0], int):
+        return operands[1] if operands[0] else operands[2]
     numbers = [size for size in operands if isinstance(size, int)]
     if len(numbers) == len(operands):
         return int(OPERATIONS[operation](*numbers))

@@ -99,3 +99,20 @@ func.func @jump(%n: index, %a: memref<4xf32>) {
   memref.dealloc %m : memref<4xf32>
   return
 }
+
+// -----
+
+// What a loop that runs begins with is not what it ends with.
+
+func.func @another(%a: memref<4xf32>) {
+  %zero = arith.constant 0 : index
+  %one = arith.constant 1 : index
+  %three = arith.constant 3 : index
+  %m = scf.for %i = %zero to %three step %one iter_args(%old = %a) -> memref<4xf32> {
+    %new = memref.alloc() : memref<4xf32>
+    memref.copy %old, %new : memref<4xf32> to memref<4xf32>
+    scf.yield %new : memref<4xf32>
+  }
+  memref.dealloc %m : memref<4xf32>
+  return
+}

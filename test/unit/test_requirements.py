@@ -270,6 +270,48 @@ func.func @f(%a: memref<?xi8>, %n: index, %from: index) {
   return
 }
 """
+VIEWED_AS_INDICES = """
+func.func @f(%a: memref<?xi8>, %n: index) -> index {
+  %zero = arith.constant 0 : index
+  %r = memref.view %a[%zero][%n] : memref<?xi8> to memref<?xindex>
+  %0 = memref.load %r[%zero] : memref<?xindex>
+  return %0 : index
+}
+"""
+VIEWED_IN_A_LOOP = """
+func.func @f(%a: memref<?xi8>, %n: index) {
+  %zero = arith.constant 0 : index
+  %one = arith.constant 1 : index
+  %bytes = arith.constant 64 : index
+  %two = arith.constant 2.0 : f32
+  scf.for %i = %zero to %n step %one {
+    %from = arith.muli %i, %bytes : index
+    %r = memref.view %a[%from][] : memref<?xi8> to memref<16xf32>
+    linalg.fill ins(%two : f32) outs(%r : memref<16xf32>)
+  }
+  return
+}
+"""
+BASE_REINTERPRETED = """
+func.func @f(%a: memref<?xf32>, %n: index) {
+  %two = arith.constant 2.0 : f32
+  %base, %offset, %size, %stride = memref.extract_strided_metadata %a
+      : memref<?xf32> -> memref<f32>, index, index, index
+  %r = memref.reinterpret_cast %base to offset: [0], sizes: [%n], strides: [1]
+      : memref<f32> to memref<?xf32, strided<[1]>>
+  linalg.fill ins(%two : f32) outs(%r : memref<?xf32, strided<[1]>>)
+  return
+}
+"""
+BACKWARDS = """
+func.func @f(%a: memref<?xf32>) {
+  %two = arith.constant 2.0 : f32
+  %r = memref.reinterpret_cast %a to offset: [7], sizes: [2], strides: [-1]
+      : memref<?xf32> to memref<2xf32, strided<[-1], offset: 7>>
+  linalg.fill ins(%two : f32) outs(%r : memref<2xf32, strided<[-1], offset: 7>>)
+  return
+}
+"""
 REINTERPRETED = """
 func.func @f(%a: memref<?xf32>) {
   %two = arith.constant 2.0 : f32
@@ -461,6 +503,7 @@ def ones(*shape: int):
         (BUFFER_RESHAPED, (ones(6), np.array([2, 3])), "whether its sizes fit cannot be told"),
         (VIEWED, (np.zeros(15, np.int8), 3, 4), "'memref.view' .*at least 16 .*has 15"),
         (REINTERPRETED, (ones(14),), "'memref.reinterpret_cast' .*at least 15 .*has 14"),
+        (BACKWARDS, (ones(7),), "'memref.reinterpret_cast' .*at least 8 .*has 7"),
         (ALIGNED, (ones(3), ones(2), 1), "'linalg.copy' .*needs 3 elements .*has 2"),
         (ALIGNED, (ones(3), ones(3), 4), "'memref.subview' .*at least 4 elements .*has 3"),
         (TURNED, (ones(2, 3), ones(2, 3)), "'memref.copy' .*needs 3 elements .*has 2"),
@@ -515,7 +558,11 @@ def test_sizes_that_do_not_fit_are_refused(source, arguments, message):
         (MORE_AND_MORE, (ones(8),)),
         (RESHAPED, (ones(12), 4)),
         (VIEWED, (np.zeros(16, np.int8), 3, 4)),
+        (VIEWED_AS_INDICES, (np.zeros(16, np.int8), 2)),
+        (VIEWED_IN_A_LOOP, (np.zeros(128, np.int8), 2)),
         (REINTERPRETED, (ones(15),)),
+        (BASE_REINTERPRETED, (ones(3), 3)),
+        (BACKWARDS, (ones(8),)),
         (ALIGNED, (ones(3), ones(3), 3)),
         (TURNED, (ones(2, 3), ones(3, 2))),
         (ALLOCATED, (5,)),
@@ -695,10 +742,43 @@ func.func @f(%a: memref<TYPE>, %b: memref<TYPE>, %n: index) {
 
 
 def test_calls_that_are_too_deep_to_look_through_are_told():
+    """Where they are made; and where sizes are open at all."""
+    f = function(COUNTED_DOWN.replace("TYPE", "?xf32"))
     with pytest.raises(ValueError, match=r"cannot be told from the arguments: .* of 'func\.call'"):
-        function(COUNTED_DOWN.replace("TYPE", "?xf32"))(ones(3), ones(3), 20)
-    function(COUNTED_DOWN.replace("TYPE", "3xf32"))(ones(3), b := np.zeros(3, np.float32), 20)
+        f(ones(3), ones(3), 20)
+    f(ones(3), b := np.zeros(3, np.float32), 2)
     assert b.tolist() == [1, 1, 1]
+    with pytest.raises(ValueError, match=r"'memref\.copy' .*needs 3 elements .*has 2"):
+        f(ones(3), ones(2), 2)
+    other = "func.func private @other(%a: memref<?xf32>) { return }"
+    static = function(COUNTED_DOWN.replace("TYPE", "3xf32") + other)
+    static(ones(3), b := np.zeros(3, np.float32), 20)
+    assert b.tolist() == [1, 1, 1]
+    inner = """func.func private @copy(%a: memref<3xf32>, %b: memref<3xf32>) {
+      %open = memref.cast %a : memref<3xf32> to memref<?xf32>
+      memref.copy %open, %b : memref<?xf32> to memref<3xf32>
+      return
+    }"""
+    called = "func.call @copy(%a, %b) : (memref<3xf32>, memref<3xf32>) -> ()"
+    text = COUNTED_DOWN.replace("TYPE", "3xf32")
+    text = text.replace("memref.copy %a, %b : memref<3xf32> to memref<3xf32>", called)
+    with pytest.raises(ValueError, match=r"cannot be told from the arguments: .* of 'func\.call'"):
+        function(text + inner)(ones(3), ones(3), 20)
+    function(text + inner)(ones(3), ones(3), 2)
+
+
+def test_branches_that_are_never_taken_call_nothing():
+    text, _, _ = COUNTED_DOWN.replace("TYPE", "?xf32").partition("func.func @f")
+    text += """func.func @f(%a: memref<?xf32>, %b: memref<?xf32>) {
+      %three = arith.constant 3 : index
+      call @g(%a, %b, %three) : (memref<?xf32>, memref<?xf32>, index) -> ()
+      return
+    }"""
+    f, module = function(text), load_module(text)
+    assert len(requirements(functions_of(module)[-1])) == 1
+    f(ones(3), ones(3))
+    with pytest.raises(ValueError, match=r"'memref\.copy' .*needs 3 elements .*has 2"):
+        f(ones(3), ones(2))
 
 
 def test_what_a_pointer_calls_demands_is_not_known():

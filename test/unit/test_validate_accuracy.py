@@ -1,6 +1,6 @@
 """What is lost by predictions with a random error, against probabilities worked out by hand."""
 
-from math import erf, exp, isnan, log, nan, sqrt
+from math import erf, exp, isnan, log, sqrt
 from types import SimpleNamespace
 
 import pytest
@@ -87,9 +87,12 @@ def test_the_noise_of_good_plans_is_that_of_their_times():
     is known are left out."""
 
     def operator(*errors: float) -> SimpleNamespace:
-        return SimpleNamespace(good=[SimpleNamespace(uncertainty=error) for error in errors])
+        """With two passes, each off by its plan's error."""
+        passes = ([[exp(error)], [exp(-error)]] for error in errors)
+        return SimpleNamespace(good=[SimpleNamespace(passes=one) for one in passes])
 
-    operators = [operator(0.03, 0.04, nan), operator(0.02), operator(nan), operator()]
+    unknown = SimpleNamespace(good=[SimpleNamespace(passes=[[1.0, 1.1]])])
+    operators = [operator(0.03, 0.04), operator(0.02), unknown, operator()]
     expected = (sqrt((0.03**2 + 0.04**2) / 2) + 0.02) / 2
     assert noise_of_good_plans(operators) == pytest.approx(expected)
-    assert isnan(noise_of_good_plans([operator(nan)]))
+    assert isnan(noise_of_good_plans([unknown]))
