@@ -94,7 +94,7 @@ def write_document(
         told = f"wrote {directory / ARTICLE} without plots: pip install 'mopt-mlir[plot]'"
     # nothing is written before all of it is known, so that pages and their data belong together
     found = Findings(judged(trials), comparisons, frozenset(drawn))
-    pages = {name: "\n".join(write(found)) for name, (write, _) in PAGES.items()}
+    pages = {name: "\n".join(PAGES[name][0](found)) for name in found.pages}
     pages |= {note.name: note.text for note in notes}
     text = "\n".join(_article(found, trials, notes))
     for name, svg in drawn.items():
@@ -123,7 +123,8 @@ def _plots(
 def _article(found: Findings, every: Sequence[Trial], notes: Sequence[Note]) -> Iterator[str]:
     """The sections of the document; `every` trial, also those to be compared with only."""
     trials = found.trials
-    yield filled(prose.INTRODUCTION.format(data=DATA, pages="\n".join(_contents(notes))))
+    contents = "\n".join(_contents(found, notes))
+    yield filled(prose.INTRODUCTION.format(data=DATA, pages=contents))
     yield in_short(trials)
     yield filled(prose.FIGURES.format(least_volumes=LEAST_VOLUMES))
     for group, columns, rows in tables.figure_tables(trials):
@@ -154,10 +155,10 @@ def _article(found: Findings, every: Sequence[Trial], notes: Sequence[Note]) -> 
         yield prose.SECTION_10
 
 
-def _contents(notes: Sequence[Note]) -> Iterator[str]:
+def _contents(found: Findings, notes: Sequence[Note]) -> Iterator[str]:
     """A line for each page beside the document."""
-    for name, (_, what) in PAGES.items():
-        yield f"- [{name.removesuffix('.md')}]({DATA}/{name}): {what}"
+    for name in found.pages:
+        yield f"- [{name.removesuffix('.md')}]({DATA}/{name}): {PAGES[name][1]}"
     for note in notes:
         yield f"- [{note.title}]({DATA}/{note.name}), written by hand"
 

@@ -29,6 +29,11 @@ class Findings:
     comparisons: Mapping[str, Comparison]
     drawn: frozenset[str]
 
+    @property
+    def pages(self) -> list[str]:
+        """The names of the pages that have something to tell."""
+        return [name for name in PAGES if self.comparisons or name != "comparison.md"]
+
     def picture(self, name: str, what: str) -> Sections:
         """A plot in a page beside it, if it was drawn."""
         if name in self.drawn:

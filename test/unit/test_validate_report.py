@@ -310,6 +310,10 @@ def test_volumes_over_all_trials_are_those_of_trials_with_enough_plans(tmp_path,
     assert cells["sample"] == "25.0% (0.0% to 50.0%)"
     one = f"{0.5 if enough > 1 else 0.25:.1%}"
     assert cells["sample, where slowest"].startswith(one)
+    found = trial.flows[0].slowest_memory
+    rows = {row[0]: row for row in volume_tables.summary_rows([other])}
+    cells = dict(zip(volume_tables.SUMMARY_COLUMNS, rows[found], strict=True))
+    assert enough == 1 or cells["where slowest when simulated"] == ""
 
 
 def test_tensors_whose_volumes_are_off_are_told(tmp_path):
@@ -399,7 +403,9 @@ def test_links_of_the_document_lead_to_pages_and_headings(tmp_path):
     notes = [document.Note("why.md", "# Why\n"), document.Note("when.md", "# When it was\n")]
     document.write_document(tmp_path / "docs", [trial], {}, paths, notes)
     written = [*tmp_path.glob("docs/*.md"), *tmp_path.glob("docs/validation/*.md")]
-    assert {path.name for path in written} >= {"why.md", "validation.md", *pages.PAGES}
+    names = {path.name for path in written}
+    assert names >= {"why.md", "validation.md", *pages.PAGES.keys() - {"comparison.md"}}
+    assert "comparison.md" not in names  # nothing was compared
     for page in written:
         for path, anchor in re.findall(r"\]\(([^)#]*)#?([^)]*)\)", page.read_text()):
             target = page.parent / path if path else page
