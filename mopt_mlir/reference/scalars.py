@@ -293,7 +293,8 @@ def _signed(numbers: Numbers) -> Numbers:
     kind = numbers.value.dtype.kind
     if kind == "f":
         return numbers
-    wide = replace(numbers, value=numbers.value.astype(np.int64))
+    low, high = (limit.astype(np.float64) for limit in (numbers.low, numbers.high))
+    wide = Numbers(numbers.value.astype(np.int64), low, high, numbers.terms)
     return _negated(wide) if kind == "b" else wide
 
 

@@ -284,6 +284,8 @@ def _iterate(
         seen = [replace(view, terms=terms) for view, terms in zip(views, sums, strict=True)]
         values = ChainMap(dict(zip(op.body.arguments, seen, strict=True)), dict(outer))
         results = _run_body(op, values, axes, fixed)
+        if len(results) > 1:  # of which one may be what is in another one's output
+            results = [replace(result.copy(), terms=result.terms) for result in results]
         for output, result in zip(views[op.inputs :], results, strict=True):
             output.assign(result)
         sums = [None] * op.inputs + [result.magnitude for result in results]

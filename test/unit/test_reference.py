@@ -235,6 +235,38 @@ def test_bodies_that_only_look_like_products(parse, name):
     np.testing.assert_allclose(result.value, expected[name])
 
 
+def test_bits_that_are_computed_are_signed_as_well(parse):
+    module = parse("""
+      func.func @f(%a: tensor<4xf32>, %b: tensor<4xf32>, %c: tensor<4xi1>)
+          -> (tensor<4xi32>, tensor<4xf32>, tensor<4xi1>) {
+        %0 = arith.cmpf ogt, %a, %b : tensor<4xf32>
+        %1 = arith.extsi %0 : tensor<4xi1> to tensor<4xi32>
+        %2 = arith.sitofp %0 : tensor<4xi1> to tensor<4xf32>
+        %3 = arith.maxsi %0, %c : tensor<4xi1>
+        return %1, %2, %3 : tensor<4xi32>, tensor<4xf32>, tensor<4xi1>
+      }""")
+    a, b = np.array([[1, 2, 3, 4], [2, 1, 4, 3]], np.float32)
+    c = np.array([False, False, True, True])
+    results = [result.value.tolist() for result in evaluate(module, "f", [a, b, c]).results]
+    assert results == [[0, -1, 0, -1], [0, -1, 0, -1], [False, False, False, True]]
+
+
+def test_an_output_may_get_what_is_in_another_one(parse):
+    module = parse("""
+      #id = affine_map<(i) -> (i)>
+      func.func @swap(%a: memref<4xf32>, %b: memref<4xf32>) {
+        linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel"]}
+            outs(%a, %b : memref<4xf32>, memref<4xf32>) {
+          ^bb0(%x: f32, %y: f32):
+            linalg.yield %y, %x : f32, f32
+        }
+        return
+      }""")
+    a, b = np.arange(8, dtype=np.float32).reshape(2, 4)
+    found = evaluate(module, "swap", [a, b]).arguments
+    assert [one.value.tolist() for one in found] == [[4, 5, 6, 7], [0, 1, 2, 3]]
+
+
 def test_integers_wrap_around_and_single_bits_are_signed(parse):
     module = parse("""
       func.func @f(%a: tensor<4xi8>, %b: tensor<4xi1>, %c: tensor<4xi1>)
