@@ -80,21 +80,19 @@ class Memory:
     def may_coincide(self, one: Any, other: Any) -> bool:
         """Whether two buffers, one of which is written to, may have elements in common, as
         `may_share`, where different parts of one are taken to lie apart."""
-        one, other = _formed_from(one), _formed_from(other)
-        first, second = _part(one), _part(other)
-        if first is None or second is None:
-            return self.may_share(one, other)
-        bases = first.operands[0], second.operands[0]
-        return _are_alike(first, second) and self.may_coincide(*bases)
+        (_, parts), (_, others) = _way_to(one), _way_to(other)
+        # of two ways the longer one may begin, or end, with parts that are all of a buffer
+        alike = all(map(_are_alike, parts, others)) or all(
+            map(_are_alike, reversed(parts), reversed(others))
+        )
+        return alike and self.may_share(one, other)
 
     def is_same(self, one: Any, other: Any) -> bool:
         """Whether two buffers are one, or the same part of one, as far as their function tells."""
-        one, other = _formed_from(one), _formed_from(other)
-        first, second = _part(one), _part(other)
-        if one == other or first is None or second is None:
-            return bool(one == other)
-        bases = first.operands[0], second.operands[0]
-        return _are_alike(first, second) and self.is_same(*bases)
+        (root, parts), (other_root, others) = _way_to(one), _way_to(other)
+        if root != other_root or len(parts) != len(others):
+            return False
+        return all(map(_are_alike, parts, others))
 
     def may_access(self, operation: Any, buffer: Any, *, by_writing: bool = False) -> bool:
         """Whether an operation, or one inside of it, may read or write elements of `buffer`, or may
@@ -189,17 +187,15 @@ class Memory:
         return self._uses[module].get(name_of(function), [])
 
 
-def _formed_from(buffer: Any) -> Any:
-    """The buffer, or the part of one, that `buffer` is another form of."""
-    while (view := defining_op(buffer)) is not None and view.name in VIEWS - _PARTS:
+def _way_to(buffer: Any) -> tuple[Any, list[Any]]:
+    """What `buffer` is a part of, or another form, and the operations that take parts on the way
+    from there, each of the part before."""
+    parts = []
+    while (view := defining_op(buffer)) is not None and view.name in VIEWS:
+        if view.name in _PARTS:
+            parts.append(view)
         buffer = view.operands[0]
-    return buffer
-
-
-def _part(buffer: Any) -> Any:
-    """The operation by which `buffer` is a part of another; None if it is none."""
-    view = defining_op(buffer)
-    return view if view is not None and view.name in _PARTS else None
+    return buffer, parts[::-1]
 
 
 def _are_alike(one: Any, other: Any) -> bool:

@@ -86,6 +86,39 @@ func.func @conv(%f: memref<1x1xf32>, %x: memref<8x8xf32>) {
     outs(%b : memref<8x8xf32, strided<[8, 1]>>)
   return
 }""",
+    "part of its output": """func.func @conv(%f: memref<1x1xf32>, %whole: memref<8x8xf32>) {
+  %two = arith.constant 2.0 : f32
+  %x = memref.reinterpret_cast %whole to offset: [8], sizes: [7, 8], strides: [8, 1]
+    : memref<8x8xf32> to memref<7x8xf32, strided<[8, 1], offset: 8>>
+  %a = memref.subview %x[0, 0] [7, 8] [1, 1]
+    : memref<7x8xf32, strided<[8, 1], offset: 8>> to memref<7x8xf32, strided<[8, 1], offset: 8>>
+  linalg.fill ins(%two : f32) outs(%x : memref<7x8xf32, strided<[8, 1], offset: 8>>)
+  linalg.conv_2d ins(%a, %f : memref<7x8xf32, strided<[8, 1], offset: 8>>, memref<1x1xf32>)
+    outs(%x : memref<7x8xf32, strided<[8, 1], offset: 8>>)
+  %row = memref.subview %whole[0, 0] [1, 8] [1, 1]
+    : memref<8x8xf32> to memref<1x8xf32, strided<[8, 1]>>
+  %first = memref.subview %x[0, 0] [1, 8] [1, 1]
+    : memref<7x8xf32, strided<[8, 1], offset: 8>> to memref<1x8xf32, strided<[8, 1], offset: 8>>
+  memref.copy %first, %row
+    : memref<1x8xf32, strided<[8, 1], offset: 8>> to memref<1x8xf32, strided<[8, 1]>>
+  return
+}""",
+    "part of all of it": """func.func @conv(%f: memref<1x1xf32>, %x: memref<8x8xf32>) {
+  %two = arith.constant 2.0 : f32
+  %all = memref.subview %x[0, 0] [8, 8] [1, 1]
+    : memref<8x8xf32> to memref<8x8xf32, strided<[8, 1]>>
+  %a = memref.subview %all[0, 0] [4, 8] [1, 1]
+    : memref<8x8xf32, strided<[8, 1]>> to memref<4x8xf32, strided<[8, 1]>>
+  %b = memref.subview %x[0, 0] [4, 8] [1, 1] : memref<8x8xf32> to memref<4x8xf32, strided<[8, 1]>>
+  linalg.fill ins(%two : f32) outs(%b : memref<4x8xf32, strided<[8, 1]>>)
+  linalg.conv_2d ins(%a, %f : memref<4x8xf32, strided<[8, 1]>>, memref<1x1xf32>)
+    outs(%b : memref<4x8xf32, strided<[8, 1]>>)
+  %rest = memref.subview %x[4, 0] [4, 8] [1, 1]
+    : memref<8x8xf32> to memref<4x8xf32, strided<[8, 1], offset: 32>>
+  memref.copy %b, %rest
+    : memref<4x8xf32, strided<[8, 1]>> to memref<4x8xf32, strided<[8, 1], offset: 32>>
+  return
+}""",
     "part of a parameter": """func.func private @in_place(%a: memref<8x8xf32>, %f: memref<1x1xf32>,
                                                           %x: memref<8x8xf32>) {
   %two = arith.constant 2.0 : f32
