@@ -46,10 +46,12 @@ MARGIN = 1.0001
 @dataclass(frozen=True)
 class Attempt:
     """A lower bound in seconds for all plans of some choices, and solutions of the relaxation: the
-    choice, and tile sizes in elements (`[level, dim]`)."""
+    choice, and tile sizes in elements (`[level, dim]`). It is `exact` where larger tables would
+    change nothing."""
 
     bound: float
     starts: tuple[tuple[Choice, Floats], ...] = ()
+    exact: bool = False
 
 
 @dataclass(frozen=True)
@@ -136,8 +138,10 @@ class Proof:
         while self._is_below(bound) and self.incumbent.cost < cost:
             cost = self.incumbent.cost
             for table in (TABLE, EXACT):
-                if self._is_below(bound):
-                    bound = max(bound, self._together(options, table).bound)
+                found = self._together(options, table)
+                bound = max(bound, found.bound)
+                if found.exact or not self._is_below(bound):
+                    break
         return bound
 
     def _together(
@@ -157,7 +161,8 @@ class Proof:
         starts = tuple((alive[picked], sizes) for picked, sizes in outcome.starts)
         for choice, sizes in starts[:searches]:
             inc.from_sizes([choice], sizes)
-        return Attempt(min(target, max(outcome.bound, _own_bound(alive))), starts)
+        bound = min(target, max(outcome.bound, _own_bound(alive)))
+        return Attempt(bound, starts, model.exact)
 
     def _alive(self, options: Sequence[Choice]) -> list[Choice]:
         return [choice for choice in options if choice.bound < self.target]

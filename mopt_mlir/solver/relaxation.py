@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import exp, log, prod
+from math import exp, inf, log, prod
 from typing import Any
 
 import numpy as np
@@ -124,17 +124,16 @@ class Formulation(Traffic):
             each[name].append(self.of_choice(log(per_visit) for _, per_visit in least))
         for dim, row in self.covered.items():
             at = self.problem.names.index(dim)
+            points = [n for n, _ in row]
             split = [self._register_times(choice, dim) for choice in self.choices]
             for name in ("core", "L1"):
-                least = [
-                    np.hstack([times[name][:, covered[:, at] >= n] for covered, times in split])
-                    for n, _ in row
-                ]
-                seconds = [
-                    (y, *found.min(axis=1)) for (_, y), found in zip(row, least, strict=True)
-                ]
-                fixed[name].append(self.sum(y * once for y, once, _ in seconds))
-                each[name].append(self.sum(y * log(per_visit) for y, _, per_visit in seconds))
+                once, per_visit = np.min(
+                    [_least_from(points, c[:, at], times[name]) for c, times in split], axis=0
+                )
+                seconds = zip((y for _, y in row), once, per_visit, strict=True)
+                terms = [(y * first, y * log(further)) for y, first, further in seconds]
+                fixed[name].append(self.sum(term for term, _ in terms))
+                each[name].append(self.sum(term for _, term in terms))
         for name in ("core", "L1"):
             once = self.at_least(f"fixed:{name}", *fixed[name])
             log_each = self.at_least(f"each:{name}", *each[name])
@@ -247,3 +246,12 @@ class Formulation(Traffic):
         alone = self.of_choice(float(not seconds) for seconds in once)
         most = sum(log(self.problem.extent(dim)) for dim in self.dims)
         return self.exp("starts", tiles + log(max(once)) - (most + NEGLIGIBLE) * alone)
+
+
+def _least_from(points: Sequence[int], covered: Ints, times: Floats) -> Floats:
+    """The least of each row of `times` (`[row, share]`) among the shares that cover each number of
+    points or more, infinite if none does."""
+    order = np.argsort(covered)
+    least = np.full((len(times), len(order) + 1), inf)
+    least[:, :-1] = np.minimum.accumulate(times[:, order[::-1]], axis=1)[:, ::-1]
+    return np.asarray(least[:, np.searchsorted(covered[order], points)])

@@ -51,7 +51,8 @@ class Variables:
     it. `covered` has, for dims that are split between cores and have a table, (points, binary)
     pairs of what the busiest core covers. Per (level, tensor): `axes` say what a tile brings in,
     `room` what has to fit into the cache. `choice`, `order[level]` and `place` are binaries for the
-    choice, the permutation class of a level and where the weights are packed.
+    choice, the permutation class of a level and where the weights are packed. It is `exact` where
+    larger tables would change nothing.
     """
 
     def __init__(
@@ -78,6 +79,7 @@ class Variables:
         self.pick: dict[tuple[str, str], list[tuple[int, Any]]] = {}
         self.until: dict[str, dict[int, int]] = {}
         self.covered: dict[str, list[tuple[int, Any]]] = {}
+        self.exact = True
         self._decide()
         for dim in self.dims:
             self._tile(dim, table)
@@ -172,7 +174,9 @@ class Variables:
         is_split = len(units) == len(ways) == 1 and max(ways) > 1
         if is_split and table > TABLE and len(sizes) <= table:
             more = with_smaller_shares(sizes, extent, *units, *ways)
+            self.exact &= len(more) <= table
             sizes = more if len(more) <= table else sizes  # a table without them beats none
+        self.exact &= len(sizes) <= table and not (is_split and table <= TABLE)
         largest = largest_of(sizes, extent, min(units) if len(units) == 1 else 1)
         self.until[dim] = dict(zip(sizes, largest, strict=True))
         one_grid = len(units) == len(covered) == 1 and len(sizes) <= table

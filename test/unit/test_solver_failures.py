@@ -14,11 +14,13 @@ import pytest
 
 from mopt_mlir.machine import by_name
 from mopt_mlir.problem import conv2d
-from mopt_mlir.solver import candidates, solve
+from mopt_mlir.solver import candidates, scip, solve
 from mopt_mlir.solver.incumbent import Incumbent
-from mopt_mlir.solver.proof import Attempt, Proof, _by_grid
+from mopt_mlir.solver.proof import EXACT, Attempt, Proof, _by_grid
+from mopt_mlir.solver.relaxation import Formulation
 from mopt_mlir.solver.search import moves
 from mopt_mlir.solver.space import choices
+from mopt_mlir.solver.variables import TABLE
 
 PROBLEM, MACHINE = conv2d(k=64, h=56, w=56, c=64, r=3, s=3), by_name("znver5")
 GAP = 1e-6
@@ -180,10 +182,52 @@ def test_settings_that_scip_refuses_are_a_failure_as_any(
 def test_without_a_time_limit_the_plan_is_the_usual_one(
     solver: str, limit: float, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    assert solve(PROBLEM, MACHINE, time_limit=limit, solver=solver) == solve(
-        PROBLEM, MACHINE, time_limit=3600, solver=solver
+    problem = conv2d(k=32, h=8, w=14, c=8, r=3, s=3)
+    assert solve(problem, MACHINE, time_limit=limit, solver=solver) == solve(
+        problem, MACHINE, time_limit=3600, solver=solver
     )
     assert capfd.readouterr() == ("", "")
+
+
+def test_scip_has_the_time_that_passes_not_that_of_every_thread() -> None:
+    """Its own default is the time that the process takes of all processors."""
+    from pyscipopt import Model
+
+    model = Model()
+    assert scip.run(model, gap=0.0, time_limit=60, convex=True)
+    assert model.getParam("timing/clocktype") == 2  # SCIP's manual: wall clock
+
+
+def test_a_proof_with_all_sizes_is_not_repeated_with_larger_tables(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    options = choices(PROBLEM, MACHINE, 1, constant_weights=False)[:1]
+    best = Incumbent(PROBLEM, MACHINE, inf)
+    best.first(options)
+    tables = []
+
+    def together(self: Proof, _: Any, table: int) -> Attempt:
+        tables.append(table)
+        return Attempt(0.5 * self.target, exact=len(tables) == 3)
+
+    monkeypatch.setattr(Proof, "_together", together)
+    search = Proof(best, GAP, inf)
+    search._tightest(options)
+    search._tightest(options)
+    assert tables == [TABLE, EXACT, TABLE]
+
+
+@pytest.mark.parametrize(
+    ("w", "threads", "exact"), [(56, 1, True), (100_000, 1, False), (56, 2, False)]
+)
+def test_larger_tables_change_what_has_many_sizes_or_is_split(
+    w: int, threads: int, exact: bool
+) -> None:
+    problem = conv2d(k=64, h=1, w=w, c=8, r=1, s=1)
+    options = choices(problem, MACHINE, threads, constant_weights=True)
+    one = next(c for c in options if c.ways("w") == threads and c.kernel.lanes == "k")
+    assert Formulation(problem, MACHINE, [one], 1.0, table=TABLE).exact == exact
+    assert Formulation(problem, MACHINE, [one], 1.0, table=10**6).exact
 
 
 def test_an_interruption_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
