@@ -165,5 +165,7 @@ class _Builder:
         for dim in self.problem.by_role(Role.OUT_CHANNEL):
             width = self.plan.microkernel.extent(dim)
             padded[dim] = -(-padded.get(dim, 1) // width) * width
+            panels = padded[dim] // width
+            cores = -(-panels // -(-panels // cores))  # each takes as many, the last one the rest
         size = prod(padded.values()) * weights.element.size
         return Packing(self.plan.packing, block, size, cores)

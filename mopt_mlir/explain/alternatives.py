@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from mopt_mlir.explain.moves import (
     Move,
-    kernel_text,
+    other_kernel_text,
     other_kernels,
     other_orders,
     other_packings,
@@ -73,10 +74,14 @@ class _Judge:
             for level in plan.levels
         }
 
+    @cached_property
+    def _known(self) -> dict[str, float]:
+        return self.fill(self.plan)
+
     def overflow(self, plan: Plan) -> tuple[str, float]:
         """The level that tiles overfill most, and the part of its usable capacity; "" if none does
         more than `self.plan` itself, which may be one that somebody wrote by hand."""
-        known = self.fill(self.plan)
+        known = self._known
         over = {k: part for k, part in self.fill(plan).items() if part > max(1.0, known[k])}
         level = max(over, key=lambda name: over[name], default="")
         return level, over.get(level, 0.0)
@@ -160,7 +165,7 @@ def difference(plan: Plan, other: Plan) -> str:
     """What `other` does differently, in words."""
     parts = []
     if other.microkernel != plan.microkernel:
-        parts.append(f"microkernel {kernel_text(other.microkernel)}")
+        parts.append(f"microkernel {other_kernel_text(other.microkernel, plan.microkernel)}")
     if dict(other.parallel) != dict(plan.parallel):
         ways = " x ".join(f"{dim} {n}" for dim, n in other.parallel.items())
         parts.append(f"split {ways or 'between no cores'}")

@@ -10,7 +10,7 @@ from mopt_mlir.explain.completion import NotPredictableError, completed
 from mopt_mlir.explain.explanation import CacheUse, Explanation, Forecast, Registers, Transfer
 from mopt_mlir.loop_nest import LoopNest
 from mopt_mlir.machine.machine import Machine
-from mopt_mlir.model.cost import MEMORY, busy_times, class_names, predict
+from mopt_mlir.model.cost import MEMORY, breakdown, busy_times, class_names, predict
 from mopt_mlir.model.microkernel import load_cycles, tile_kinds
 from mopt_mlir.model.rates import Rates
 from mopt_mlir.model.room import cache_bytes, usable
@@ -62,6 +62,12 @@ def explain(
         alternatives = runners_up(
             problem, machine, whole, constant_weights=constant_weights, rivals=rivals
         )
+        visits = breakdown(problem, machine, whole, constant_weights=constant_weights).visits
+        if plan.nontemporal and visits > 1:
+            notes.append(
+                f"register tiles are stored past the caches at each of their {visits} visits: "
+                "predicted as if they went through the caches"
+            )
         if len(whole.levels) > len(plan.levels):
             missing = " and ".join(
                 lv.name for lv in whole.levels[: len(whole.levels) - len(plan.levels)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import prod
 
 from mopt_mlir.explain.alternatives import Alternative
 from mopt_mlir.loop_nest import Step
@@ -157,5 +158,11 @@ class Explanation:
 
     @property
     def cores(self) -> int:
-        """The cores that get a share of the work."""
-        return self.plan.cores
+        """The cores that get a share of the work: where that is whole register tiles, there may be
+        fewer than the plan is split between."""
+        plan, extents = self.plan, self.problem.extents
+        tile = plan.levels[0].tile if plan.levels else extents
+        return prod(
+            -(-min(tile[dim], extents[dim]) // plan.core_tile(dim, extents[dim]))
+            for dim in plan.parallel
+        )

@@ -93,13 +93,23 @@ def other_kernels(
                 packing = "whole" if not plan.reads_panels else plan.packing
         past = plan.nontemporal and streams_whole_vectors(problem.output, kernel)
         changed = replace(plan, microkernel=kernel, packing=packing, nontemporal=past)
-        yield kernel_text(kernel), fitted(problem, changed)
+        yield other_kernel_text(kernel, plan.microkernel), fitted(problem, changed)
 
 
 def kernel_text(kernel: Microkernel) -> str:
     """`w 14 x k 32`: the register tile, the dim of the lanes last."""
     rows = [f"{dim} {size}" for dim, size in kernel.tile.items() if dim != kernel.lanes]
     return " x ".join([*rows, f"{kernel.lanes} {kernel.extent(kernel.lanes)}"])
+
+
+def other_kernel_text(kernel: Microkernel, known: Microkernel) -> str:
+    """The same of `kernel`, and what else it does otherwise than the one that is `known`."""
+    text = kernel_text(kernel)
+    if kernel.vector != known.vector:
+        text += f", vectors of {kernel.vector}"
+    if kernel.reduction != known.reduction:
+        text += f", reduction {' '.join(kernel.reduction)}"
+    return text
 
 
 def fitted(problem: Problem, plan: Plan) -> Plan:

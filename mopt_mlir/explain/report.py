@@ -90,7 +90,7 @@ def _summary(explanation: Explanation) -> Iterator[str]:
 
 
 def _verdict(explanation: Explanation, forecast: Forecast) -> Iterator[str]:
-    cores = explanation.cores
+    cores = explanation.plan.cores
     yield (
         f"Predicted: {units.seconds(forecast.seconds)}, {units.speed(forecast.performance)}, "
         f"{units.percent(forecast.performance / forecast.peak)} of the peak of "
@@ -333,8 +333,9 @@ def _alternatives(explanation: Explanation) -> Section:
     return Section(
         "Runners-up",
         (
-            "What the plan would cost with another decision. Not listed is what would make no "
-            "difference, and what costs more than what is listed of its kind.",
+            "What the plan would cost with another decision. Looked at are the best microkernel of "
+            "each width, other splits between as many cores, and tiles halved or doubled; not "
+            "listed is what makes no difference, or costs more than what is listed of its kind.",
         ),
         table=Table(("decision", "cost", "slowest then", "instead"), tuple(rows), text=(0, 2, 3)),
     )

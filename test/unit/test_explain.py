@@ -538,6 +538,33 @@ def test_text_says_when_cores_idle() -> None:
     assert "2 of 3 cores get work" in to_text((explain(PROBLEM, MACHINE, plan),))
 
 
+def test_cores_without_a_register_tile_or_a_panel_get_no_work() -> None:
+    """There are two of each along the channels."""
+    plan = replace(PLAN, threads=8, parallel={"k": 4}, levels=(), packing="whole")
+    found = explain(PROBLEM, MACHINE, plan)
+    assert "2 of 8 cores get work" in to_text((found,))
+    assert found.cores == 2
+    assert [step.cores for step in found.nest if isinstance(step, Packing)] == [2]
+
+
+def test_text_says_when_stores_past_the_caches_come_back() -> None:
+    """The model knows them for output that is stored once."""
+    once = replace(L1, tile={**L1.tile, "c": 32})
+    for last, told in ((L1, True), (once, False)):
+        plan = replace(PLAN, nontemporal=True, levels=(L3, L2, last))
+        text = to_text((explain(PROBLEM, MACHINE, plan),))
+        assert ("stored past the caches at each of their 2 visits" in text) == told
+
+
+def test_other_microkernels_read_otherwise() -> None:
+    """Also one of the same tile, with longer vectors."""
+    plan = replace(PLAN, microkernel=Microkernel("k", 8, {"w": 14, "k": 32}, ("r", "s", "c")))
+    others = explain(PROBLEM, MACHINE, plan).alternatives
+    changes = [other.change for other in others if other.kind == "microkernel"]
+    assert changes
+    assert all(change.endswith(", vectors of 16") for change in changes)
+
+
 def test_record_is_json_and_documented(solved: Explanation) -> None:
     partial = explain(PROBLEM, MACHINE, replace(PLAN, levels=(L3, L2)))
     record = to_record((solved, partial))
