@@ -8,9 +8,11 @@ Names are loaded when first used, so that importing the package costs next to no
 """
 
 from importlib import import_module
+from os.path import dirname, isdir, join
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from mopt_mlir import machine as machine
     from mopt_mlir.compiler.compilation import compile
     from mopt_mlir.compiler.executable import Executable
     from mopt_mlir.diagnostics import Diagnostic, UserError, sink
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
     from mopt_mlir.planning.by_hand import solve
     from mopt_mlir.planning.plan_attribute import attach_plan, attached_plan
     from mopt_mlir.problem import Problem, conv2d
+
+    __version__: str
 
 __all__ = [
     "Diagnostic",
@@ -60,16 +64,21 @@ _HOMES = {
 _PACKAGES = ("machine",)
 """Of which something is public, as `mopt_mlir.machine.resolve` is."""
 
+# In a checkout `passes` and `benchmarks` lie beside this directory, which hides an installed copy
+# from a Python that starts there.
+if not isdir(join(__path__[0], "passes")):
+    __path__.append(dirname(__path__[0]))
 
-def __getattr__(name: str) -> Any:
-    if name == "__version__":
-        return import_module("importlib.metadata").version("mopt-mlir")
-    if name in _PACKAGES:
-        return import_module(f"mopt_mlir.{name}")
-    if name not in _HOMES:
-        raise AttributeError(f"module 'mopt_mlir' has no attribute '{name}'")
-    return getattr(import_module(f"mopt_mlir.{_HOMES[name]}"), name)
+if not TYPE_CHECKING:  # to which every name would be known
 
+    def __getattr__(name: str) -> Any:
+        if name == "__version__":
+            return import_module("importlib.metadata").version("mopt-mlir")
+        if name in _PACKAGES:
+            return import_module(f"mopt_mlir.{name}")
+        if name not in _HOMES:
+            raise AttributeError(f"module 'mopt_mlir' has no attribute '{name}'")
+        return getattr(import_module(f"mopt_mlir.{_HOMES[name]}"), name)
 
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__, *_PACKAGES, "__version__"})
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__, *_PACKAGES, "__version__"})

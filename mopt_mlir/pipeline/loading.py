@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from os import PathLike, fspath
+from os.path import exists
 from typing import Any
 
 from mopt_mlir.bindings import bindings, bindings_of
@@ -117,8 +118,11 @@ def errors_raised() -> Iterator[None]:
 
 
 def _is_text(source: str) -> bool:
-    """Whether `source` is MLIR text rather than a path: paths have neither lines nor braces."""
-    return "\n" in source or "{" in source
+    """Whether `source` is MLIR text rather than a path: these have no lines, and no braces unless
+    there is such a file, or one is meant."""
+    if "\n" in source:
+        return True
+    return "{" in source and not source.endswith((".mlir", ".mlirbc")) and not exists(source)
 
 
 def _source_of_module(source: Any) -> Any:

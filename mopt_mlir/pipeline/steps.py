@@ -28,7 +28,6 @@ MODULE = "builtin.module"
 MLIR_PASSES = "https://mlir.llvm.org/docs/Passes"
 _ANCHORS = (MODULE, "any")  # of the pass managers that can run our passes
 
-
 _PREFIX = re.compile(r"^MLIR Textual PassPipeline Parser:\d+:\d+: error: ")
 _RESTRICTED = re.compile(r"restricted to '([\w.]+)' on a PassManager intended to run on")
 _UNKNOWN = re.compile(r"'([^']*)' does not refer to a registered pass")
@@ -166,6 +165,10 @@ def _add_ours(pm: Any, ours: Pass) -> None:
     if anchor not in _ANCHORS:
         raise UserError(f"'{ours.name}' runs on {MODULE}, the pass manager on {anchor}")
     ours.check()
+    # A pass in Python cannot say of which dialects it creates operations, and MLIR ends the process
+    # where one is loaded while passes run. (Contexts load all, unless they are told not to.)
+    if (context := bindings_of(pm).ir.Context.current) is not None:
+        context.load_all_available_dialects()
     # No op_name: the bindings keep a pointer to the text they are given, which is then freed.
     summary = (type(ours).__doc__ or "").partition("\n")[0]
     pm.add(_callback(ours), name=ours.name, argument=printable(str(ours)), description=summary)

@@ -1,4 +1,4 @@
-// RUN: mopt-opt --mopt-tile %s | FileCheck %s
+// RUN: mopt-opt --mopt-tile="machine=znver4" %s | FileCheck %s
 
 // With channels last each step over the channels asks for what the next register tile reads of another
 // pixel. 16 steps, after which a new line of each pixel begins, come to 14 pixels and two of the tile
@@ -275,7 +275,8 @@ func.func @always_nine(%input: memref<1x1x56x72xf32>, %weights: memref<1x1x72x32
 // Pixels of half a line of channels that follow each other are left to the hardware.
 
 // CHECK-LABEL: func.func @few_channels
-// CHECK-NOT:     prefetch %arg0
+// CHECK:         %input = memref.collapse_shape %arg0
+// CHECK-NOT:     prefetch %{{arg0|input}}
 // CHECK:         return
 func.func @few_channels(%input: memref<1x28x28x8xf32>, %weights: memref<1x1x8x16xf32>,
                         %output: memref<1x28x28x16xf32>) {
@@ -357,8 +358,6 @@ func.func @last_part(%input: memref<1x1x1120x72xf32>, %weights: memref<1x1x72x16
     outs(%output : memref<1x1x1120x16xf32>)
   return
 }
-
-// -----
 
 // The taps of a long filter follow each other as channels do, but so do pixels, which share their
 // lines: nothing is asked for.

@@ -418,6 +418,10 @@ def test_sources_that_are_none(tmp_path):
         mopt_mlir.compile(3)
     with pytest.raises(UserError, match=r"nowhere\.mlir: error: cannot read it: No such file"):
         mopt_mlir.compile(tmp_path / "nowhere.mlir")
+    with pytest.raises(UserError, match=r"\{name\}\.mlir: error: cannot read it: No such file"):
+        mopt_mlir.compile(str(tmp_path / "{name}.mlir"))
+    (tmp_path / "{this}").write_text(ADD)
+    assert mopt_mlir.compile(str(tmp_path / "{this}"), passes="").entries
     with pytest.raises(UserError, match="the name of the input file has a null in it"):
         mopt_mlir.compile("a\0b.mlir")
     with pytest.raises(
@@ -682,7 +686,7 @@ def test_functions_of_the_documented_types_have_an_entry(told):
     types = [*(f"memref<4x{element}>" for element in (*elements, *others))]
     types += [*elements, *others, "memref<*xf32>"]
     functions = [f"func.func @f{at}(%a: {type_}) {{ return }}" for at, type_ in enumerate(types)]
-    found = mopt_mlir.compile("\n".join(functions), machine="generic-avx2", passes="")
+    found = mopt_mlir.compile("\n".join(functions), passes="")
     known = [types[int(name.removeprefix("f"))] for name in found]
     assert known == [*types[: len(elements)], *numbers]
     assert len(told) == len(types) - len(known)

@@ -322,3 +322,20 @@ def test_an_interrupt_while_mlir_is_loaded_waits(monkeypatch: pytest.MonkeyPatch
     with pytest.raises(KeyboardInterrupt):
         _ = bindings_module.Bindings("some").ir
     assert loaded == ["some.ir"]
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_context_need_not_have_loaded_what_passes_create(package: str) -> None:
+    ir, manager = (import_module(f"{package}.{name}") for name in ("ir", "passmanager"))
+    text = """func.func @conv(%a: memref<1x4x9x9xf32>, %f: memref<16x4x3x3xf32>,
+                                  %x: memref<1x16x7x7xf32>) {
+      linalg.conv_2d_nchw_fchw ins(%a, %f : memref<1x4x9x9xf32>, memref<16x4x3x3xf32>)
+        outs(%x : memref<1x16x7x7xf32>)
+      return
+    }"""
+    with ir.Context(load_on_create_dialects=["func", "linalg"]):
+        module = ir.Module.parse(text)
+        pipeline = manager.PassManager("builtin.module")
+        add_passes(pipeline, "mopt-tile{machine=znver5 threads=2}", "mopt-lower-to-llvm")
+        pipeline.run(module.operation)
+        assert "llvm.func" in str(module)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -67,20 +68,36 @@ def test_wheel_holds_every_module_and_data_file(wheel: Path) -> None:
         for pattern in ("*.py", "*.toml", "*.json", "py.typed")
         for path in (ROOT / "mopt_mlir").rglob(pattern)
     }
-    sources |= {f"mopt_mlir/passes/{path.name}" for path in (ROOT / "passes").glob("*.py")}
+    sources |= {
+        f"mopt_mlir/{path.relative_to(ROOT)}"
+        for directory in ("passes", "benchmarks")
+        for path in (ROOT / directory).rglob("*.*")
+        if path.suffix in (".py", ".json", ".md", ".txt", ".cpp")
+    }
     assert sources <= held
     assert any(name.endswith("licenses/LICENSE") for name in held)
 
 
 def test_installed_tools_answer(installation: Installation) -> None:
-    assert "0.1.0" in installation.run("mopt-opt", "--version")
+    assert version("mopt-mlir") in installation.run("mopt-opt", "--version")
     assert "--mopt-tile" in installation.run("mopt-opt", "--help")
     assert "suite" in installation.run("mopt-bench", "--help")
+    assert "simulate" in installation.run("mopt-validate", "--help")
 
 
 def test_installed_compiler_compiles(installation: Installation) -> None:
     installation.run("mopt-compile", str(EXAMPLE), "--machine=generic-avx2", "-o", "resnet18.s")
     assert "vfmadd" in (installation.cwd / "resnet18.s").read_text()
+
+
+def test_python_may_start_in_a_checkout(installation: Installation) -> None:
+    """Which hides what is installed, but for what it does not have in the same place."""
+    text = (
+        "import mopt_mlir; print(mopt_mlir.__file__);"
+        "mopt_mlir.compile('examples/conv.mlir', passes='mopt-tile{machine=generic-avx2}')"
+    )
+    told = run([str(installation.scripts / "python"), "-c", text], ROOT)
+    assert told.strip() == str(ROOT / "mopt_mlir" / "__init__.py")
 
 
 def test_installed_compiler_runs_and_checks(installation: Installation) -> None:
