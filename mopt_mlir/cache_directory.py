@@ -19,5 +19,8 @@ def cache_directory() -> Path | None:
         return Path(given).absolute()
     import platformdirs
 
-    path = platformdirs.user_cache_path("mopt-mlir", appauthor=False)
-    return path if path.is_absolute() else None  # "~/.cache/..." where there is no home
+    try:
+        path = platformdirs.user_cache_path("mopt-mlir", appauthor=False)
+    except RuntimeError:  # there is no home; earlier releases say "~/.cache/..."
+        return None
+    return path if path.is_absolute() else None

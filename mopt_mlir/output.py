@@ -35,7 +35,10 @@ def check_output(path: str | PathLike[str]) -> None:
         return
     if not name:
         raise UserError("the name of the output file is empty")
-    directory = os.path.dirname(os.path.realpath(name))
+    try:
+        directory = os.path.dirname(os.path.realpath(name))
+    except OSError as error:  # the working directory was removed
+        raise UserError(f"cannot write it: {error.strerror}", name) from None
     if os.path.isdir(name):
         raise UserError("cannot write it: it is a directory", name)
     if name.endswith(os.sep):
@@ -114,19 +117,35 @@ def replace_file(
 
 
 @contextmanager
+def temporary_directory() -> Iterator[Path]:
+    """A directory that is gone after the `with` block. Raises UserError if there cannot be one."""
+    with _tidied_up(), ExitStack() as stack:
+        with room_for_temporary_files():
+            path = stack.enter_context(TemporaryDirectory(prefix="mopt-"))
+        yield Path(path)
+
+
+@contextmanager
 def temporary_file(name: str, data: bytes) -> Iterator[Path]:
     """A file `name` with `data`, in a directory of its own that is gone after the `with` block.
 
     Raises UserError if there is no room for it.
     """
-    with _tidied_up(), ExitStack() as stack:
-        try:
-            path = Path(stack.enter_context(TemporaryDirectory(prefix="mopt-")), name)
+    with temporary_directory() as directory:
+        path = directory / name
+        with room_for_temporary_files():
             path.write_bytes(data)
-        except OSError as error:
-            why = f"cannot write a temporary file: {error.strerror}"
-            raise UserError(f"{why}; set TMPDIR to a directory that has room") from None
         yield path
+
+
+@contextmanager
+def room_for_temporary_files() -> Iterator[None]:
+    """Inside, temporary files are written. Raises UserError for an OSError."""
+    try:
+        yield
+    except OSError as error:
+        why = f"cannot write a temporary file: {error.strerror or error}"
+        raise UserError(f"{why}; set TMPDIR to a directory that has room") from None
 
 
 @contextmanager

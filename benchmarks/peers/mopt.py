@@ -46,8 +46,10 @@ class Mopt:
         constant = task.weights if configuration.protocol.constant_weights else None
         options: dict[str, Any] = {"threads": configuration.threads}
         if configuration.isa == "avx2":
-            options |= {"machine": AVX2_MACHINE, "cpu": AVX2_CPU}
+            options["cpu"] = AVX2_CPU
         if self.passes is None:
+            if configuration.isa == "avx2":
+                options["machine"] = AVX2_MACHINE
             # plans of today's solver, and its time in that of preparing; but what was measured
             # once holds for cold and warm runs alike
             options |= {

@@ -37,7 +37,8 @@ def compile(
     - `threads`: cores to use;
     - `cpu`: LLVM's name of the CPU to generate code for, the host unless given;
     - `require_tiled`: refuse what cannot be tiled, which is compiled to plain loops with a warning;
-    - `passes`: what runs in the place of mopt-tile, as between the parentheses of a pipeline;
+    - `passes`: what runs in the place of mopt-tile, as between the parentheses of a pipeline, where
+      `mopt-tile{machine=... threads=...}` says itself what it plans for;
     - `plan_cache`: whether plans are kept on disk;
     - `candidates`: plans of each convolution to measure on this host, to take the fastest;
     - `jobs`: processes that plan, each another convolution.

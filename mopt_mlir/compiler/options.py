@@ -36,11 +36,10 @@ class CompileOptions:
     `threads` is the number of cores, `cpu` (LLVM's name) what instructions are selected for.
     `passes` replaces `mopt-tile`, written as between the parentheses of a pipeline, and has to say
     itself how it plans; `threads` is then what code behind it may use, and `machine` what files are
-    for. An operation that mopt-tile
-    leaves becomes plain loops with a warning; with `require_tiled` it is an error. With
-    `plan_cache` plans are kept on disk, see `planning.plan_cache`. Of so many `candidates` per
-    convolution the one is taken that is fastest on this host, see `choosing`; 1 measures nothing.
-    So many processes plan (`jobs`), each another convolution.
+    for. An operation that mopt-tile leaves becomes plain loops with a warning; with `require_tiled`
+    it is an error. With `plan_cache` plans are kept on disk, see `planning.plan_cache`. Of so many
+    `candidates` per convolution the one is taken that is fastest on this host, see `choosing`; 1
+    measures nothing. So many processes plan (`jobs`), each another convolution.
 
     Raises TypeError for a value of another type, UserError for one that makes no sense.
     """
@@ -76,7 +75,7 @@ class CompileOptions:
 
     def _check_passes(self) -> None:
         """Raise UserError for what would only matter to the `mopt-tile` that `passes` replaces."""
-        replaced = f"which passes='{self.passes}' replaces; leave out one of the two"
+        replaced = self._replaced
         if self.candidates > 1:
             raise UserError(f"candidates={self.candidates} are plans for mopt-tile, {replaced}")
         if self.require_tiled:
@@ -87,6 +86,10 @@ class CompileOptions:
             )
         if self.jobs > 1:
             raise UserError(f"jobs={self.jobs} plan for mopt-tile, {replaced}, or say so there")
+
+    @property
+    def _replaced(self) -> str:
+        return f"which passes='{self.passes}' replaces; leave out one of the two"
 
     @property
     def planned_machine(self) -> str:
@@ -116,10 +119,14 @@ class CompileOptions:
     def target_here(self) -> Target:
         """What code is for that runs in this process: the host unless `cpu` is given.
 
-        Raises UserError if this host lacks the instructions, or has fewer CPUs than `threads`.
+        Raises UserError if this host lacks the instructions, or has fewer CPUs than `threads`, and
+        for a machine that nobody would plan for.
         """
         from mopt_mlir.lowering.target import of_cpu
 
+        if self.passes is not None and self.machine != AUTO:
+            reason = f"machine='{self.machine}' is for mopt-tile, {self._replaced}"
+            raise UserError(f"{reason}, or say mopt-tile{{machine=...}} there")
         target = of_cpu(self.cpu or HOST)
         self.check_runs_here(target)
         return target

@@ -80,7 +80,9 @@ def _run(arguments: argparse.Namespace) -> int:
     from mopt_mlir.diagnostics import UserError
     from mopt_mlir.machine import report
     from mopt_mlir.machine.registry import describe
+    from mopt_mlir.output import check_output
 
+    check_output("-")
     if arguments.threads is not None and not arguments.calibrate:
         raise UserError("--threads needs --calibrate")
     if (arguments.calibrate or arguments.forget) and arguments.machine != HOST:

@@ -50,10 +50,11 @@ def _parser() -> Parser:
 def _run(arguments: argparse.Namespace) -> int:
     from mopt_mlir.diagnostics import UserError
     from mopt_mlir.measuring.running import RunOptions, run_entry
-    from mopt_mlir.output import write_output
+    from mopt_mlir.output import check_output, write_output
     from mopt_mlir.pipeline.source import read
     from mopt_mlir.reference import NotInReferenceError
 
+    check_output("-")
     options = compile_options(arguments)
     run = RunOptions(arguments.seed, arguments.repeat, arguments.cold, arguments.check)
     source = read(arguments.input)

@@ -168,6 +168,8 @@ def test_what_other_passes_do_not_know_is_refused():
         CompileOptions(passes="mopt-tile", plan_cache=False)
     with pytest.raises(UserError, match="jobs=2 plan for mopt-tile, which passes='mopt-tile' repl"):
         CompileOptions(passes="mopt-tile", jobs=2)
+    with pytest.raises(UserError, match=r"machine='znver5' is for mopt-tile, .* mopt-tile{machine"):
+        mopt_mlir.compile("module {}", passes="mopt-tile", machine="znver5")
 
 
 def test_what_is_public_is_there_after_one_import():

@@ -99,6 +99,14 @@ def test_text_says_speed_and_error(run):
     assert second.startswith("largest error: ")
 
 
+def test_a_closed_output_is_noticed_before_anything_is_measured(tmp_path):
+    (tmp_path / "wrong.mlir").write_text("this is not MLIR")
+    program = "import sys; from mopt_mlir.tools.mopt_run import main; sys.exit(main())"
+    command = [sys.executable, "-c", program, str(tmp_path / "wrong.mlir")]
+    done = subprocess.run(["sh", "-c", '"$@" >&-', "sh", *command], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (1, "mopt-run: error: standard output is closed\n")
+
+
 def test_json_has_it_all(run):
     code, text, _ = run("all.mlir", "--entry", "matmul", "--format", "json", "--check", "--cold")
     data = json.loads(text)

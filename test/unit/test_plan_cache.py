@@ -318,6 +318,16 @@ def test_a_file_in_place_of_the_directory_is_told(
     assert [one.severity for one in told] == ["remark"]
 
 
+def test_without_a_home_there_is_no_directory(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(user: int) -> None:
+        raise KeyError(user)
+
+    for name in ("MOPT_CACHE_DIR", "XDG_CACHE_HOME", "HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("pwd.getpwuid", unknown)
+    assert cache_directory() is None
+
+
 def test_no_home_is_no_cache(
     plan: Plan, told: list[Diagnostic], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -87,7 +87,7 @@ def test_passes_tools_and_compile_take_it(
     assert mopt_plan.main([str(path), *flags, "--format=json"]) == 0
     (record,) = json.loads(capsys.readouterr().out)
     assert record["cost"] >= record["lower_bound"]
-    executable = mopt_mlir.compile(CONV, machine="haswell", passes=f"mopt-tile{{{options}}}")
+    executable = mopt_mlir.compile(CONV, passes=f"mopt-tile{{{options}}}")
     rng = np.random.default_rng(0)
     image, weights = (
         rng.standard_normal(shape, dtype=np.float32) for shape in ((1, 10, 10, 16), (3, 3, 16, 32))
