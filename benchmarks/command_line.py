@@ -76,7 +76,9 @@ def _add_run(commands: Any) -> None:
     run.add_argument("--isa", choices=ISAS, default=ISAS[0], help="limit the instructions")
     run.add_argument("--json", type=Path, required=True, metavar="OUT", help="file of results")
     run.add_argument(
-        "--resume", action="store_true", help="keep the operators that OUT has already"
+        "--resume",
+        action="store_true",
+        help="keep the operators that OUT has already; without, there must be no such file",
     )
     run.set_defaults(command="run", cold=True)
 

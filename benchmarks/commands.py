@@ -7,12 +7,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from math import inf, prod
+from os.path import getsize, isfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mopt_mlir.diagnostics import UserError
+from mopt_mlir.diagnostics import UserError, to_stderr
 from mopt_mlir.measuring.memory import check_memory
-from mopt_mlir.output import make_directory
+from mopt_mlir.output import check_keeps, check_output, make_directory
 from mopt_mlir.tools.printing import print_tables
 
 from . import environment
@@ -52,6 +53,8 @@ def configurations(cores: int) -> list[Configuration]:
 
 def run(arguments: argparse.Namespace) -> int:
     """Measure one configuration, and print its table."""
+    check_output("-")
+    _check_is_new(arguments)
     configuration = Configuration(
         Protocol(arguments.protocol), arguments.cold, arguments.threads, arguments.isa
     )
@@ -60,8 +63,18 @@ def run(arguments: argparse.Namespace) -> int:
     return _verdict([comparison])
 
 
+def _check_is_new(arguments: argparse.Namespace) -> None:
+    """Raise UserError where the file of results would replace anything."""
+    check_keeps(arguments.operators, [arguments.json])
+    check_output(arguments.json)
+    if not arguments.resume and isfile(arguments.json) and getsize(arguments.json):
+        reason = "there is such a file; continue it with --resume, or name another one"
+        raise UserError(reason, str(arguments.json))
+
+
 def suite(arguments: argparse.Namespace) -> int:
     """Measure every configuration, and print the summary."""
+    check_output("-")
     chosen = _configurations(arguments.configurations)
     make_directory(arguments.directory)
     comparisons = [
@@ -141,7 +154,7 @@ def progress_bar(title: str, total: int) -> Iterator[tuple[Progress, Callable[[s
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
     from rich.progress import Progress as Bar
 
-    screen = console()
+    screen = _console()
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(),
@@ -154,7 +167,10 @@ def progress_bar(title: str, total: int) -> Iterator[tuple[Progress, Callable[[s
         task = bar.add_task(title, total=total, step="")
 
         def say(message: str) -> None:
-            bar.console.print(message, highlight=False)
+            if hidden:
+                to_stderr(message)
+            else:
+                bar.console.print(message, highlight=False)
 
         def step(what: str) -> None:
             bar.update(task, step=what, refresh=True)
@@ -166,7 +182,7 @@ def progress_bar(title: str, total: int) -> Iterator[tuple[Progress, Callable[[s
         yield Progress(lambda message: say(f"warning: {message}"), step), finish
 
 
-def console() -> Console:
+def _console() -> Console:
     """That of standard error, wide where it is no terminal whose width could be asked for."""
     import sys
 
@@ -189,6 +205,7 @@ def _verdict(comparisons: Sequence[Comparison]) -> int:
 
 def scale(arguments: argparse.Namespace) -> int:
     """Measure how things grow, and print the tables."""
+    check_output("-")
     check_positive(arguments, "repeat")
     operators = read_operators("table1", arguments.only)
     with progress_bar("scale", 1) as (progress, _):
@@ -215,8 +232,7 @@ def report(arguments: argparse.Namespace) -> int:
     if not arguments.tables_only:
         from .document import write_document
 
-        note = write_document(arguments.output, comparisons, scales, arguments.relative_to)
-        console().print(note, highlight=False)
+        to_stderr(write_document(arguments.output, comparisons, scales, arguments.relative_to))
     return 0
 
 
@@ -224,10 +240,10 @@ def _read(paths: Sequence[Path]) -> tuple[list[Comparison], list[Scale]]:
     """The files of either kind; results in an order to be read in."""
     scales = [Scale.read(path) for path in paths if kind_of(path) == SCALE]
     results = [Results.read(path) for path in paths if kind_of(path) != SCALE]
-    slugs = Counter(result.configuration.slug for result in results)
-    for slug, number in slugs.items():
+    measured = Counter(result.configuration.slug for result in results)
+    for what, number in (*measured.items(), ("scale", len(scales))):
         if number > 1:
-            raise UserError(f"{number} files have results of {slug}; report one of them at a time")
+            raise UserError(f"{number} files have results of {what}; report one of them at a time")
     return sorted(map(Comparison.of, results), key=_position), scales
 
 

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mopt_mlir.buffers import aligned_bytes
+
 if TYPE_CHECKING:
     from mopt_mlir.compiler.executable import Executable
 
@@ -80,9 +82,7 @@ def compile_chase() -> Executable:
 def _linked(numbers: list[int]) -> list[NDArray[Any]]:
     """Chains of so many lines each, in random order: prefetchers find nothing to do."""
     order = np.random.default_rng(0)
-    bytes_ = np.empty(sum(numbers) * _LINE + _PAGE, np.uint8)
-    start = -bytes_.ctypes.data % _PAGE
-    memory = bytes_[start : start + sum(numbers) * _LINE].view(np.int64)
+    memory = aligned_bytes(sum(numbers) * _LINE, _PAGE).view(np.int64)
     step = _LINE // memory.itemsize
     chains = np.split(memory, np.cumsum(numbers)[:-1] * step)
     for number, chain in zip(numbers, chains, strict=True):

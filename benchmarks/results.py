@@ -22,9 +22,6 @@ FORMAT = 1
 _MUST_AGREE = ("commit", "generator", "cpu", "planned for", "model", "machine figures")
 """Of what was measured, so that one file never mixes two of them; and all arguments."""
 
-_LATER = ("model", "machine figures")
-"""What files of earlier versions do not have."""
-
 
 @dataclass(frozen=True)
 class Record:
@@ -132,8 +129,6 @@ def check_continues(before: Mapping[str, Any], head: Mapping[str, Any], path: Pa
             str(path),
         )
     for key in _MUST_AGREE:
-        if key in _LATER and key not in before:
-            continue
         if _identity(before, key) != _identity(head, key):
             raise UserError(
                 f"cannot resume: measured with {key} {_identity(before, key)}, and this is "

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from mopt_mlir.diagnostics import UserError
+from mopt_mlir.output import check_output, room_for_temporary_files, temporary_directory
 
 from . import environment
 from .bandwidth import DRAM, measure_bandwidths
@@ -90,8 +90,6 @@ def run_benchmark(
     Peers that are not installed, and operators that a peer cannot do, are reported and skipped.
     Raises UserError if the run cannot start or be resumed, or if ours is not available.
     """
-    from mopt_mlir.output import check_output
-
     check_output(request.path)
     progress = progress or Progress()
     configuration = request.configuration
@@ -218,9 +216,9 @@ class _Contest:
 
     def records(self) -> list[Record]:
         """Prepare, run in turns, check."""
-        with tempfile.TemporaryDirectory(prefix="mopt-bench-") as directory:
-            _write_arrays(self.workload, Path(directory))
-            entrants = list(self._prepared(directory))
+        with temporary_directory() as directory:
+            _write_arrays(self.workload, directory)
+            entrants = list(self._prepared(str(directory)))
             for turn in range(ROUNDS):
                 self.crew.progress.step(f"{self.name}: round {turn + 1} of {ROUNDS}")
                 self.peaks.append(fma_peak(self.request.configuration, self.crew.cpus))
@@ -309,8 +307,9 @@ def _write_arrays(workload: Workload, directory: Path) -> None:
     input_, weights, _ = workload.operands(_SEED)
     reference = workload.reference(input_, weights)
     arrays = {"input": input_, "weights": weights, "reference": reference}
-    for name, array in arrays.items():
-        np.save(directory / f"{name}.npy", array)
+    with room_for_temporary_files():
+        for name, array in arrays.items():
+            np.save(directory / f"{name}.npy", array)
 
 
 def share(runs: int, turn: int) -> int:

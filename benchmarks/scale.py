@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -14,7 +13,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from mopt_mlir.diagnostics import UserError
-from mopt_mlir.output import check_output
+from mopt_mlir.output import check_output, temporary_directory
 
 from . import environment
 from .bandwidth import DRAM
@@ -139,7 +138,7 @@ def _plan_and_compile(operators: Sequence[Workload]) -> tuple[list[float], float
 
     text = "".join(o.mlir().replace("@conv(", f"@{o.name}(") for o in operators)
     seconds = []
-    with tempfile.TemporaryDirectory(prefix="mopt-bench-") as directory, _plan_cache_in(directory):
+    with temporary_directory() as directory, _plan_cache_in(str(directory)):
         for _ in PLAN_CACHES:
             module = load_module(text)
             start = perf_counter()

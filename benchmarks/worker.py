@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import IO, Any
@@ -25,8 +26,8 @@ from mopt_mlir.cache_flush import CacheFlush, FlushedCpus
 from . import peers
 from .peers.interface import Peer, Prepared, Task, UnavailableError
 from .protocol import Configuration, Protocol
-from .timing import aligned_copy, largest_cache, time_runs
-from .workloads import Array, Workload
+from .timing import time_runs
+from .workloads import Array, Workload, aligned_copy
 
 _PR_SET_PDEATHSIG = 1
 _ARRAYS = ("input", "weights", "reference")
@@ -35,12 +36,12 @@ _SLOW = 1.0  # seconds of a run that says how long the next one takes
 
 @dataclass
 class Session:
-    """The peer, and the operator that it has prepared. It runs on `cpus`; the caches of
-    `flushed` are flushed."""
+    """The peer, and the operator that it has prepared. It runs on `cpus`; `flush` makes what
+    flushes the caches before cold runs."""
 
     peer: Peer
     cpus: list[int]
-    flushed: FlushedCpus
+    flush: Callable[[], CacheFlush]
     task: Task | None = None
     prepared: Prepared | None = None
     reference: Array | None = None
@@ -80,7 +81,7 @@ class Session:
 
     def _flush(self) -> None:
         if self._caches is None:
-            self._caches = CacheFlush(self.flushed, largest_cache())
+            self._caches = self.flush()
         self._caches()
 
     def check(self) -> dict[str, Any]:
@@ -102,7 +103,7 @@ class Session:
 
 def main(name: str, cpus: str, flushed: str) -> None:
     """Serve the peer `name` on standard input and output, pinned to `cpus` (a JSON list); `flushed`
-    are the fields of FlushedCpus."""
+    is what `flush_of` takes."""
     answers = begin(cpus)
     try:
         peer = peers.load(name)
@@ -110,12 +111,20 @@ def main(name: str, cpus: str, flushed: str) -> None:
         send(answers, {"error": _first_line(reason)})
         return
     send(answers, {"result": {"version": peer.version}})
-    session = Session(peer, json.loads(cpus), FlushedCpus(**json.loads(flushed)))
+    session = Session(peer, json.loads(cpus), partial(flush_of, flushed))
     serve(
         {"prepare": session.prepare, "run": session.run, "check": session.check},
         sys.stdin,
         answers,
     )
+
+
+def flush_of(flushed: str) -> CacheFlush:
+    """What flushes caches: `flushed` is JSON, the fields of FlushedCpus and the `cache_bytes` of
+    the largest cache."""
+    fields = json.loads(flushed)
+    cache_bytes = fields.pop("cache_bytes")
+    return CacheFlush(FlushedCpus(**fields), cache_bytes)
 
 
 def begin(cpus: str) -> IO[str]:

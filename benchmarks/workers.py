@@ -18,7 +18,7 @@ from typing import IO, Any
 import mopt_mlir
 from mopt_mlir.diagnostics import UserError
 from mopt_mlir.machine.facts import observe
-from mopt_mlir.machine.flushing import flushed
+from mopt_mlir.machine.flushing import flushed, largest_cache
 
 PACKAGE = Path(__file__).resolve().parent
 COMPILER = Path(str(mopt_mlir.__file__)).resolve().parent
@@ -52,7 +52,8 @@ class Worker:
     that spin while they wait for work do not take the cores from the others.
 
     It runs on `cpus`; the caches of `flush_cpus` are flushed. `module` has the `main` that serves
-    it. Raises WorkerError if the peer is not installed, UserError if `python` cannot be started.
+    it. Raises WorkerError if the peer is not installed, UserError if `python` cannot be started or
+    this host is not known.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class Worker:
         module: str = "benchmarks.worker",
     ) -> None:
         self.peer = peer
+        flush = {**asdict(flushed(observe(), flush_cpus)), "cache_bytes": largest_cache()}
         self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 (closed by `close`)
         arguments = [
             str(COMPILER),
@@ -72,7 +74,7 @@ class Worker:
             module,
             peer,
             json.dumps(list(cpus)),
-            json.dumps(asdict(flushed(observe(), flush_cpus))),
+            json.dumps(flush),
         ]
         try:
             self._process = subprocess.Popen(

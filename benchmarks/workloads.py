@@ -153,6 +153,13 @@ def aligned(shape: tuple[int, ...], dtype: Any) -> Array:
     return array
 
 
+def aligned_copy(array: Array) -> Array:
+    """A contiguous copy whose first element is at a multiple of ALIGNMENT."""
+    copy = aligned(array.shape, array.dtype)
+    copy[...] = array
+    return copy
+
+
 def table1(path: Path = TABLE1) -> list[Workload]:
     """The operators of a JSON file of Table 1's form."""
     data = json.loads(path.read_text())

@@ -11,9 +11,11 @@ from mopt_mlir.bindings import bindings_of
 _WITH_ONE_INPUT = ("linalg.broadcast", "linalg.transpose", "tensor.insert_slice")
 """Operations that do not say how many operands are only read, as it is the first."""
 
-_BRANCHES = ("scf.execute_region", "scf.if")
+BRANCHES = ("scf.execute_region", "scf.if")
+"""Operations whose results are what one of their blocks ends with."""
 
-_LOOP_BOUNDS = 3  # operands of scf.for in front of the initial values
+LOOP_BOUNDS = 3
+"""Operands of `scf.for` in front of the initial values."""
 
 
 def inside(root: Any) -> list[Any]:
@@ -76,12 +78,12 @@ def handed_on(operation: Any, number: int) -> list[Any]:
     if name == "arith.select":
         return [operation.result] if number else []
     if name == "scf.for":
-        return _carried(operation, number - _LOOP_BOUNDS) if number >= _LOOP_BOUNDS else []
+        return _carried(operation, number - LOOP_BOUNDS) if number >= LOOP_BOUNDS else []
     if name == "scf.yield":
         around = operation.parent.operation
         if around.name == "scf.for":
             return _carried(around, number)
-        return [around.results[number]] if around.name in _BRANCHES else []
+        return [around.results[number]] if around.name in BRANCHES else []
     if name == "cf.br":
         return [operation.successors[0].arguments[number]]
     if name == "cf.cond_br":

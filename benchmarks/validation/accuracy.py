@@ -21,18 +21,16 @@ DRAWS = 400
 
 @dataclass(frozen=True)
 class Lost:
-    """Top-1 losses among the samples of some operators: the mean, the worst and how many are usual,
-    and how often all figures of such losses and of top-5 losses are reached, of 1."""
+    """Top-1 losses among the samples of some operators: the mean, and how often all figures of such
+    losses and of top-5 losses are reached, of 1."""
 
     mean: float
-    worst: float
-    usual: float
     reached: float
 
 
 def lost_by_chance(verdicts: Sequence[Verdict], error: float) -> Lost:
     """What is lost by predictions that are measured times with a random `error`, the same for all
-    plans and independent: means over many draws, of the worst operator the median."""
+    plans and independent: means over many draws."""
     random = np.random.default_rng(0)
     first, fifth = [], []
     for verdict in verdicts:
@@ -50,8 +48,7 @@ def lost_by_chance(verdicts: Sequence[Verdict], error: float) -> Lost:
         & (top.mean(axis=0) <= MEAN_LOSS)
         & (top5.max(axis=0) <= TOP5_LOSS)
     )
-    worst = float(np.median(top.max(axis=0)))
-    return Lost(float(top.mean()), worst, float(usual.mean()), float(reached.mean()))
+    return Lost(float(top.mean()), float(reached.mean()))
 
 
 def noise_of_good_plans(verdicts: Sequence[Verdict]) -> float:

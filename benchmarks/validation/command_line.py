@@ -46,8 +46,8 @@ def _add_measure(commands: Any) -> None:
         "measure",
         help="time plans from all over the design space, and the model's own",
         description="Time plans from all over the design space, and the model's own, each in turn "
-        "with the same reference plan. Results go to DIRECTORY/OPERATORS-ISA.jsonl, or "
-        "OPERATORS-LAYOUT-ISA.jsonl.",
+        "with the same reference plan. Results go to DIRECTORY/OPERATORS-ISA.jsonl, with channels "
+        "last to OPERATORS-LAYOUT-ISA.jsonl; with warm caches -warm comes behind ISA.",
     )
     measure.add_argument(
         "--operators",

@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from mopt_mlir.diagnostics import UserError
+from mopt_mlir.diagnostics import UserError, to_stderr
 from mopt_mlir.output import make_directory
 from mopt_mlir.planning.operators import TABLE1
 from mopt_mlir.wording import guess
 
 from .. import environment
-from ..commands import check_positive, console, progress_bar
+from ..commands import check_positive, progress_bar
 from ..operators import problem_of, read_operators, version
 from ..workloads import LAYOUTS, Workload
 from .measure import Request as Measuring
@@ -111,8 +111,7 @@ def report(arguments: argparse.Namespace) -> int:
         raise UserError(_NOTHING_MEASURED.format(DIRECTORY))
     bench.sort(key=title_of)
     comparisons = {title_of(path): Comparison.of(Results.read(path)) for path in bench}
-    told = write_document(arguments.output, trials, comparisons, [*files, *bench], notes)
-    console().print(told, highlight=False)
+    to_stderr(write_document(arguments.output, trials, comparisons, [*files, *bench], notes))
     return 0
 
 

@@ -14,10 +14,10 @@ import subprocess
 import sys
 from math import prod
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from mopt_mlir.diagnostics import UserError
+from mopt_mlir.output import temporary_directory
 
 from ..workloads import Workload
 from .planned import module_with, options_for
@@ -60,8 +60,8 @@ def misses(workload: Workload, plan: Plan, machine: Machine) -> dict[str, int]:
         str(4 * prod(shape))
         for shape in (workload.input_shape, workload.weights_shape, workload.output_shape)
     ]
-    with TemporaryDirectory(prefix="mopt-validate-") as directory:
-        library = Path(directory, "conv.so")
+    with temporary_directory() as directory:
+        library = directory / "conv.so"
         compile_to_file(module_with(workload, plan), library, options_for("avx2"))
         without, with_call = (_counts(library, [str(calls), *sizes], machine) for calls in (0, 1))
     return {name: with_call[name] - without[name] for name in with_call}

@@ -40,7 +40,6 @@ class Point:
     seconds: float
     passes: tuple[tuple[float, ...], ...]
     final: bool
-    error: float | None
     counters: Mapping[str, float]
 
     @property
@@ -180,7 +179,6 @@ class Flow:
 
     operator: str
     key: str
-    plan: Plan
     sampled: bool
     picked: bool
     expected: Expected

@@ -32,6 +32,7 @@ from ..protocol import Configuration, Protocol
 from ..runner import BUSY, fma_peak, rotated, sizes_of
 from ..workers import WorkerError
 from ..workloads import Workload
+from .counters import Counters
 from .planned import machine_for
 from .process import Pair, PlanProcess
 from .records import (
@@ -119,6 +120,10 @@ def measure(
     cpus = environment.choose_cpus(1)
     if (load := environment.load()) > BUSY:
         progress.warn(f"the machine is busy (load {load:.1f}): figures will scatter")
+    counters = Counters()
+    counters.close()
+    if counters.reason:
+        progress.warn(f"{counters.reason}; data volumes can only be simulated")
     with appending(request.path, _head(request, cpus)) as (records, log):
         trials = []
         for operator in request.operators:

@@ -8,7 +8,6 @@ from math import isnan, nan
 from statistics import fmean, median
 
 from . import statistics
-from .criteria import USUAL_LOSS
 from .judgement import Point, Verdict
 
 PREDICTED = "the predicted time"
@@ -26,30 +25,15 @@ MODELS: Mapping[str, Callable[[Point], float]] = {
 @dataclass(frozen=True)
 class Order:
     """Plans in the order of a model: the median rank correlation with measured times among the
-    sampled plans of an operator, and among the `good` ones of them, what its choice among them
-    loses for each operator, and the mean of what its choice among the own plan and the other
-    candidates loses against all."""
+    sampled plans of an operator, and among the `good` ones of them, what its choices among them
+    lose (the mean), and the mean of what its choices among the own plan and the other candidates
+    lose against all."""
 
     model: str
     spearman: float
     good: float
-    losses: Mapping[str, float]
+    loss: float
     chosen: float
-
-    @property
-    def loss(self) -> float:
-        """The mean."""
-        return fmean(self.losses.values())
-
-    @property
-    def worst(self) -> str:
-        """The operator that loses most."""
-        return max(self.losses, key=lambda name: self.losses[name])
-
-    @property
-    def usual(self) -> int:
-        """How many operators lose no more than usual."""
-        return sum(loss <= USUAL_LOSS for loss in self.losses.values())
 
 
 def orders(verdicts: Sequence[Verdict]) -> Iterator[Order]:
@@ -61,7 +45,7 @@ def orders(verdicts: Sequence[Verdict]) -> Iterator[Order]:
             model,
             _median(_spearman(verdict.sample, value) for verdict in verdicts),
             _median(_spearman(verdict.good, value) for verdict in verdicts),
-            {v.name: _loss(v.sample, value, v.best_sampled) for v in verdicts},
+            fmean(_loss(v.sample, value, v.best_sampled) for v in verdicts),
             fmean(chosen) if chosen else nan,
         )
 

@@ -100,7 +100,7 @@ def _over_best(comparison: Comparison) -> dict[str, Ratio]:
     right."""
     pairs = {row.operator: (row.records.get(OURS), _best(row)) for row in comparison.rows}
     return {
-        name: _ratio(one, best)
+        name: Ratio.of(one.seconds, best.seconds)
         for name, (one, best) in pairs.items()
         if one and one.is_correct and best
     }
@@ -121,10 +121,6 @@ def _best(row: Row) -> Record | None:
     return max(rivals, key=lambda record: record.gflops_mean, default=None)
 
 
-def _ratio(ours: Record, other: Record) -> Ratio:
-    return Ratio.of(ours.seconds, other.seconds)
-
-
 def _text(ratio: Ratio) -> str:
     low, high = ratio.interval
     return number(ratio.value) + ("" if isnan(low) else f" ({number(low)} to {number(high)})")
@@ -137,4 +133,6 @@ def _speedup(comparison: Comparison, ours: str, peer: str | None) -> Ratio:
         for row in comparison.rows
     )
     right = ((one, other) for one, other in pairs if one and one.is_correct and other)
-    return Ratio.mean([_ratio(one, other) for one, other in right if other.is_correct])
+    return Ratio.mean(
+        [Ratio.of(one.seconds, other.seconds) for one, other in right if other.is_correct]
+    )

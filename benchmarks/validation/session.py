@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 
-from mopt_mlir.cache_flush import CacheFlush, FlushedCpus
+from mopt_mlir.cache_flush import CacheFlush
 from mopt_mlir.plan import Plan
 
 from ..latency import Chains
-from ..timing import largest_cache, time_runs
-from ..worker import begin, read_workload, send, serve
+from ..timing import time_runs
+from ..worker import begin, flush_of, read_workload, send, serve
 from ..workloads import Array, Workload
 from .counters import Counters
 from .planned import compile_plan
@@ -48,19 +48,18 @@ class Operator:
 
 
 class Session:
-    """Answers what `measure` asks. The caches of `flushed` are flushed."""
+    """Answers what `measure` asks. `flush` makes what flushes the caches before cold runs."""
 
-    def __init__(self, flushed: FlushedCpus) -> None:
-        self._flushed = flushed
+    def __init__(self, flush: Callable[[], CacheFlush]) -> None:
+        self._make_flush = flush
         self._flush: CacheFlush | None = None
         self._counters = Counters()
         self._chains: Chains | None = None
         self._operator: Operator | None = None
 
     def hello(self) -> dict[str, Any]:
-        """What this process can do: `counters` are the names of what is counted, or `reason` says
-        why nothing is."""
-        return {"counters": self._counters.names, "reason": self._counters.reason}
+        """What this process can do: `counters` are the names of what is counted."""
+        return {"counters": self._counters.names}
 
     def open(self, workload: dict[str, Any]) -> dict[str, Any]:
         """Turn to another operator."""
@@ -121,7 +120,7 @@ class Session:
 
     def _caches(self, cold: bool) -> CacheFlush | None:
         if cold and self._flush is None:
-            self._flush = CacheFlush(self._flushed, largest_cache())
+            self._flush = self._make_flush()
         return self._flush if cold else None
 
     def _time(self, key: str, cold: bool) -> list[float]:
@@ -132,10 +131,10 @@ class Session:
 
 
 def main(name: str, cpus: str, flushed: str) -> None:
-    """Serve on standard input and output, pinned to `cpus` (a JSON list); `flushed` are the fields
-    of FlushedCpus."""
+    """Serve on standard input and output, pinned to `cpus` (a JSON list); `flushed` is what
+    `flush_of` takes."""
     answers = begin(cpus)
-    session = Session(FlushedCpus(**json.loads(flushed)))
+    session = Session(partial(flush_of, flushed))
     send(answers, {"result": {"version": name}})
     calls = (session.hello, session.open, session.load, session.unload, session.round)
     looks = (session.count, session.latencies)

@@ -190,7 +190,6 @@ def _point(
         reference * statistics.paired_ratio(record),
         tuple(tuple(statistics.round_ratios(one)) for one in rounds),
         record.final,
-        record.error,
         record.counters,
     )
 
@@ -200,7 +199,6 @@ def _flow(record: Simulated, problem: Problem, machine: Machine) -> Flow:
     return Flow(
         subject.operator,
         subject.key,
-        subject.plan,
         subject.role == "sample",
         record.picked,
         Expected.of(problem, machine, subject.plan),

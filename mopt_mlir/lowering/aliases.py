@@ -16,7 +16,7 @@ from typing import Any
 from mopt_mlir.bindings import bindings_of
 from mopt_mlir.buffers import VIEWS
 from mopt_mlir.lowering.results import has_static_shape
-from mopt_mlir.operations import ancestors, count_inputs, defining_op, find, inside
+from mopt_mlir.operations import BRANCHES, ancestors, count_inputs, defining_op, find, inside
 
 _PARTS = (
     "tensor.cast",
@@ -27,9 +27,6 @@ _PARTS = (
 )
 """Operations whose result may be in the buffer of their first operand."""
 
-
-_BRANCHES = ("scf.execute_region", "scf.if")
-"""Operations whose results are what one of their blocks ends with."""
 
 _REPEATED = (
     *("affine.for", "affine.parallel", "scf.parallel"),
@@ -159,7 +156,7 @@ def _roots(tensor: Any) -> Iterator[Any]:
     root = _root(tensor)
     yield root
     owner = defining_op(root)
-    if owner is not None and owner.name in _BRANCHES:
+    if owner is not None and owner.name in BRANCHES:
         position = list(owner.results).index(root)
         for end in _terminators(owner):
             yield from _roots(end.operands[position])

@@ -11,7 +11,7 @@ from mopt_mlir.func_ops import functions_of, name_of
 from mopt_mlir.lowering.arithmetic import computed, is_arithmetic
 from mopt_mlir.lowering.sizes import Extent, Scalar, Size, Unknown, compute, fold, operands_first
 from mopt_mlir.lowering.values import operands_of
-from mopt_mlir.operations import defining_op, inside
+from mopt_mlir.operations import LOOP_BOUNDS, defining_op, inside
 
 Shape = tuple[Size, ...]
 
@@ -228,7 +228,7 @@ class Activation:
         position = number - _LOOP_VARIABLES
         if loop.name != "scf.for" or position < 0:
             return None
-        initial = self.shape(loop.operands[_LOOP_BOUNDS + position])
+        initial = self.shape(loop.operands[LOOP_BOUNDS + position])
         known = dict(self._shapes), dict(self._numbers), dict(self._calls)
         others = dict(self._others)
         self._shapes[value] = initial
@@ -261,7 +261,6 @@ class Activation:
 
 _DEEPEST = 16  # calls inside calls, from where on nothing is known
 _MOST = 4096  # activations that one call from outside is looked through
-_LOOP_BOUNDS = 3  # operands of scf.for in front of the initial values
 _LOOP_VARIABLES = 1  # arguments of its body in front of those
 
 

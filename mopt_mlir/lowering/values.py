@@ -6,6 +6,7 @@ from typing import Any
 
 from mopt_mlir.bindings import Bindings
 from mopt_mlir.operations import defining_op
+from mopt_mlir.plain_attributes import MOST_BITS
 
 
 def trips(loop: Any) -> int | None:
@@ -14,10 +15,6 @@ def trips(loop: Any) -> int | None:
     if lower is None or upper is None or step is None:
         return None
     return max(0, -((lower - upper) // step))
-
-
-MOST_BITS = 64
-"""Of a constant that is read: the bindings end the process when they are asked for a wider one."""
 
 
 def constant(value: Any) -> int | None:

@@ -58,11 +58,6 @@ def describe_host(
     return replace(host, machine=replace(host.machine, name=HOST))
 
 
-def machine_of(facts: HostFacts, shipped: Iterable[MachineFile]) -> Machine:
-    """As `describe_host`, without the sources and a calibration."""
-    return describe_host(facts, shipped).machine
-
-
 def _measured(calibration: Calibration, cores: int) -> Source:
     doubtful = ", doubtful" if calibration.remarks else ""
     busy = f"{counted(cores, 'core')} busy"

@@ -14,12 +14,12 @@ from mopt_mlir.machine.registry import host
 
 def host_flush() -> CacheFlush:
     """What flushes the caches of all cores: to be kept while cold runs are measured, no longer."""
-    return CacheFlush(_all_cpus(), _largest_cache(), _pin)
+    return CacheFlush(_all_cpus(), largest_cache(), _pin)
 
 
 def flush_bytes() -> int:
     """What a `host_flush` takes of memory."""
-    return memory_of(_all_cpus(), _largest_cache())
+    return memory_of(_all_cpus(), largest_cache())
 
 
 def flushed(facts: HostFacts, cpus: Sequence[int]) -> FlushedCpus:
@@ -35,7 +35,8 @@ def _all_cpus() -> FlushedCpus:
 
 
 @cache
-def _largest_cache() -> int:
+def largest_cache() -> int:
+    """Bytes of this host's largest cache."""
     return max(cache.size for cache in host().caches)
 
 

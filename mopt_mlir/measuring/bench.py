@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mopt_mlir.buffers import aligned_bytes
 from mopt_mlir.machine.machine import CACHE_NAMES, Machine
 from mopt_mlir.machine.quantities import PEAKS, Quantity
 from mopt_mlir.measuring import kernels
@@ -163,9 +164,7 @@ class HostBench:
 
 def _aligned(size: int) -> NDArray[np.int32]:
     """So many bytes from the start of a page."""
-    bytes_ = np.empty(size + PAGE, np.uint8)
-    start = -bytes_.ctypes.data % PAGE
-    return bytes_[start : start + size].view(np.int32)
+    return aligned_bytes(size, PAGE).view(np.int32)
 
 
 def _rounds_per_buffer(quantity: Quantity) -> int:

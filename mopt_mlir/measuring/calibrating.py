@@ -18,7 +18,7 @@ from typing import Protocol
 
 from mopt_mlir.diagnostics import UserError
 from mopt_mlir.machine.calibration import Calibration, Figures, Identity
-from mopt_mlir.machine.detection import machine_of
+from mopt_mlir.machine.detection import describe_host
 from mopt_mlir.machine.facts import HostFacts, observe
 from mopt_mlir.machine.quantities import PEAKS, QUANTITIES, READS, Quantity
 from mopt_mlir.machine.registry import names, shipped
@@ -72,7 +72,7 @@ def calibrate(
     UserError if the host has fewer cores, or too little memory, or cannot run the generated code.
     """
     facts = observe()
-    machine = machine_of(facts, map(shipped, names()))
+    machine = describe_host(facts, map(shipped, names())).machine
     threads = cores_to_measure(threads, facts)
     places = facts.places[:threads]
     way_out = "a machine file can be written by hand"

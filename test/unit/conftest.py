@@ -14,6 +14,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # benchmarks: work
 _CACHES = tempfile.TemporaryDirectory(prefix="mopt-test-")
 os.environ["MOPT_CACHE_DIR"] = _CACHES.name
 
+# Threads of OpenMP that wait for work would take a core from the tests beside them.
+os.environ.setdefault("KMP_BLOCKTIME", "0")
+
 
 @pytest.fixture
 def parse():

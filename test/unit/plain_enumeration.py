@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache, reduce
-from itertools import count, permutations, product
+from functools import cache, cached_property, reduce, wraps
+from itertools import combinations, count, permutations, product
 from math import ceil, inf, prod
 from typing import Any
 
@@ -35,6 +35,19 @@ Reuse = tuple[frozenset[str], str | None]
 
 LEVELS = ("L3", "L2", "L1")
 INPUT, WEIGHTS, OUTPUT = range(3)
+
+
+def kept(method: Any) -> Any:
+    """`method`, of which the object keeps what comes of each argument; nobody changes that."""
+
+    @wraps(method)
+    def look_up(self: Any, *arguments: Any) -> Any:
+        known = self.__dict__.setdefault(f"kept_{method.__name__}", {})
+        if arguments not in known:
+            known[arguments] = method(self, *arguments)
+        return known[arguments]
+
+    return look_up
 
 
 def cut(ranges: Iterable[range], size: int) -> list[range]:
@@ -226,10 +239,50 @@ class Enumeration:
         fewest = [tuple(ceil(n / s) for n, s in zip(tiles, share, strict=True)) for share in least]
         return [dict(zip(dims, ways, strict=True)) for ways in {*fewest, (1,) * len(dims)}]
 
+    @cached_property
+    def orders(self) -> Mapping[tuple[Reuse, Reuse, Reuse], set[frozenset[str]]]:
+        """What is reused by each order of some of the loops, and of which loops these are."""
+        found: dict[tuple[Reuse, Reuse, Reuse], set[frozenset[str]]] = {}
+        for number in range(len(self.moving) + 1):
+            for order in permutations(self.moving, number):
+                found.setdefault(self.reuse(order), set()).add(frozenset(order))
+        return found
+
+    def reuse(self, order: tuple[str, ...]) -> tuple[Reuse, Reuse, Reuse]:
+        found: list[Reuse] = []
+        for tensor in self.problem.tensors:
+            present = [dim for dim in order if dim in tensor.dims]
+            innermost = present[-1] if present else None
+            inside = order[order.index(innermost) + 1 :] if innermost else order
+            axes = (dict(self.terms(tensor, axis)) for axis in range(len(tensor.axes)))
+            slides = any(len(axis) > 1 and innermost in axis for axis in axes)
+            found.append((frozenset(inside), innermost if slides else None))
+        return found[0], found[1], found[2]
+
+    @kept
+    def touched(self, index: int, axis: int, packed: bool, lengths_: tuple[int, ...]) -> float:
+        """Elements along an axis of one tile: distinct ones, or those of its lines, which weights
+        that are `packed` do not have."""
+        tensor = self.problem.tensors[index]
+        terms, stride = self.terms(tensor, axis), tensor.strides[axis]
+        if stride is None or packed or axis != self.contiguous(tensor):
+            return distinct(tuple((c, n) for (_, c), n in zip(terms, lengths_, strict=True)))
+        steps = tuple((c * stride, n) for (_, c), n in zip(terms, lengths_, strict=True))
+        whole = all(
+            n == self.problem.extent(dim) for (dim, _), n in zip(terms, lengths_, strict=True)
+        )
+        rows, along = self.pitches(tensor), steps[0][0] * steps[0][1]
+        every = in_lines(steps, self.line, frozenset((*rows, along)))
+        if whole and self.joined(tensor):
+            return min(span(steps), every)  # it runs on into the next row
+        return in_lines(steps, self.line, frozenset(rows)) if whole else every
+
+    @kept
     def terms(self, tensor: Tensor, axis: int) -> list[tuple[str, int]]:
         """The moving dims of an axis and their coefficients."""
         return [(d, c) for d, c in tensor.axes[axis].terms if self.problem.extent(d) > 1]
 
+    @kept
     def contiguous(self, tensor: Tensor) -> int | None:
         """The axis along which elements lie closest."""
         closest = [
@@ -239,6 +292,7 @@ class Enumeration:
         ]
         return min(closest)[1] if closest else None
 
+    @kept
     def pitches(self, tensor: Tensor) -> list[int]:
         """Elements between neighbours along all axes but the contiguous one."""
         return [
@@ -248,6 +302,7 @@ class Enumeration:
             for _, coefficient in self.terms(tensor, axis)
         ]
 
+    @kept
     def joined(self, tensor: Tensor) -> bool:
         """Whether all rows along the contiguous axis lie one after the other, as far as the next
         axis goes."""
@@ -353,17 +408,12 @@ class One:
     # ---- capacity ----------------------------------------------------------------------------
 
     def fits(self, level: int, place: str) -> Array:
-        def one_tile(c: Cut) -> Lengths:
-            return ((c.sizes[level], 1),)
-
         used: Any = 0.0
-        for index, tensor in enumerate(self.problem.tensors):
-            size: Any = tensor.element.size
+        for index in (INPUT, WEIGHTS, OUTPUT):
+            copies = 1.0
             if index == WEIGHTS and LEVELS[level] == place:
-                size = (1.5 if place == "L1" else 2) * size  # the next block is on its way
-            for axis in range(len(tensor.axes)):
-                size = size * self.over_axis(index, axis, one_tile, one_tile)
-            used = used + size
+                copies = 1.5 if place == "L1" else 2  # the next block is on its way
+            used = used + copies * self.held(level, index)
         if LEVELS[level] == place and self.gathers:
             for dim in self.kernel.reduction[1:]:
                 if dim in self.whole.moving:  # else weights would be moved one by one
@@ -373,42 +423,42 @@ class One:
         cache_ = self.machine.cache(LEVELS[level])
         return np.asarray(used <= self.machine.capacity_factor * cache_.size)
 
+    @kept
+    def held(self, level: int, index: int) -> Array:
+        """Bytes of a tensor in one tile of a level."""
+
+        def one_tile(c: Cut) -> Lengths:
+            return ((c.sizes[level], 1),)
+
+        tensor = self.problem.tensors[index]
+        size: Any = tensor.element.size
+        for axis in range(len(tensor.axes)):
+            size = size * self.over_axis(index, axis, one_tile, one_tile)
+        return np.asarray(size)
+
     def over_axis(self, index: int, axis: int, first: Any, second: Any) -> Any:
         """Elements along an axis, summed over its tiles: `first` and `second` give their lengths
         for a cut of each of its dims."""
         terms = self.whole.terms(self.problem.tensors[index], axis)
         if not terms:
             return 1.0
+        packed = index == WEIGHTS and self.panels
         ordered = sorted(terms, key=lambda term: self.whole.moving.index(term[0]))
+        totals: dict[tuple[Lengths, ...], float] = {}  # many cuts have tiles of the same lengths
         values = []
         for pair in product(*(self.cuts[dim] for dim, _ in ordered)):
             by_dim = {dim: c for (dim, _), c in zip(ordered, pair, strict=True)}
-            tiles = [of(by_dim[dim]) for of, (dim, _) in zip((first, second), terms, strict=False)]
-            values.append(
-                sum(
-                    prod(count for _, count in some)
-                    * self.touched(index, axis, tuple(length for length, _ in some))
+            tiles = tuple(
+                of(by_dim[dim]) for of, (dim, _) in zip((first, second), terms, strict=False)
+            )
+            if tiles not in totals:
+                totals[tiles] = sum(
+                    prod(number for _, number in some)
+                    * self.whole.touched(index, axis, packed, tuple(length for length, _ in some))
                     for some in product(*tiles)
                 )
-            )
+            values.append(totals[tiles])
         return self.spread([dim for dim, _ in terms], np.array(values))
-
-    def touched(self, index: int, axis: int, lengths_: tuple[int, ...]) -> float:
-        """Elements along an axis of one tile: distinct ones, or those of its lines."""
-        tensor = self.problem.tensors[index]
-        terms, stride = self.whole.terms(tensor, axis), tensor.strides[axis]
-        packed = index == WEIGHTS and self.panels
-        if stride is None or packed or axis != self.whole.contiguous(tensor):
-            return distinct(tuple((c, n) for (_, c), n in zip(terms, lengths_, strict=True)))
-        steps = tuple((c * stride, n) for (_, c), n in zip(terms, lengths_, strict=True))
-        whole = all(
-            n == self.problem.extent(dim) for (dim, _), n in zip(terms, lengths_, strict=True)
-        )
-        rows, along = self.whole.pitches(tensor), steps[0][0] * steps[0][1]
-        every = in_lines(steps, self.whole.line, frozenset((*rows, along)))
-        if whole and self.whole.joined(tensor):
-            return min(span(steps), every)  # it runs on into the next row
-        return in_lines(steps, self.whole.line, frozenset(rows)) if whole else every
 
     # ---- volumes, for every order of the loops ------------------------------------------------
 
@@ -420,36 +470,26 @@ class One:
             dim: self.by_cut(dim, lambda c: c.sizes[level] < c.outer_sizes[level]) > 0
             for dim in self.whole.moving
         }
-        passes = 2.0 if level else self.passes("write")
-        found: dict[tuple[Reuse, Reuse, Reuse], Array] = {}
-        for number in range(len(self.whole.moving) + 1):
-            for order in permutations(self.whole.moving, number):
-                masks = (iterates[d] if d in order else ~iterates[d] for d in self.whole.moving)
-                live = reduce(np.logical_and, masks)
-                if not live.any():
-                    continue
-                key = self.reuse(order)
-                found[key] = found.get(key, np.zeros(1, bool)) | live
-        return {
-            key: (
-                np.where(live, self.moved(level, INPUT, key[INPUT]), inf),
-                np.where(live, self.moved(level, WEIGHTS, key[WEIGHTS]), inf),
-                np.where(live, passes * self.moved(level, OUTPUT, key[OUTPUT]), inf),
+        moving, passes = self.whole.moving, 2.0 if level else self.passes("write")
+        only = {
+            frozenset(loops): reduce(
+                np.logical_and, [iterates[d] if d in loops else ~iterates[d] for d in moving]
             )
-            for key, live in found.items()
+            for number in range(len(moving) + 1)
+            for loops in combinations(moving, number)
         }
+        found = {}
+        for key, sets in self.whole.orders.items():
+            live = reduce(np.logical_or, [only[loops] for loops in sets])
+            if live.any():
+                found[key] = (
+                    np.where(live, self.moved(level, INPUT, key[INPUT]), inf),
+                    np.where(live, self.moved(level, WEIGHTS, key[WEIGHTS]), inf),
+                    np.where(live, passes * self.moved(level, OUTPUT, key[OUTPUT]), inf),
+                )
+        return found
 
-    def reuse(self, order: tuple[str, ...]) -> tuple[Reuse, Reuse, Reuse]:
-        found: list[Reuse] = []
-        for tensor in self.problem.tensors:
-            present = [dim for dim in order if dim in tensor.dims]
-            innermost = present[-1] if present else None
-            inside = order[order.index(innermost) + 1 :] if innermost else order
-            axes = (dict(self.whole.terms(tensor, axis)) for axis in range(len(tensor.axes)))
-            slides = any(len(axis) > 1 and innermost in axis for axis in axes)
-            found.append((frozenset(inside), innermost if slides else None))
-        return found[0], found[1], found[2]
-
+    @kept
     def moved(self, level: int, index: int, reuse: Reuse) -> Array:
         inside, overlap = reuse
         tensor = self.problem.tensors[index]
@@ -532,6 +572,7 @@ class One:
                 amounts[name] = amounts[name] + PACK_PASSES * (packed if name == "DRAM" else mine)
         return self.objective(core, amounts, runs)
 
+    @kept
     def first_wait(self, place: str, each: float) -> Array:
         """Cycles in which a core waits until the first block and the lines of its panels have come
         from memory, while it packs that block, `each` cycles per weight."""
@@ -553,6 +594,7 @@ class One:
         comes = size * block * (prod(own) + prod(cores)) / read * self.machine.frequency
         return np.asarray(np.maximum(comes, each * block / packs) - each * block / packs)
 
+    @kept
     def runs(self) -> Array:
         """Elements of the output behind one of another L1 tile, or behind a gap."""
         dims = [dim for axis in self.problem.output.axes for dim in axis.dims]
@@ -569,6 +611,7 @@ class One:
         sizes = product(*([(dim, c.sizes[2]) for c in self.cuts[dim]] for dim in ordered))
         return self.spread(dims, np.array([number(some) for some in sizes]))
 
+    @kept
     def memory_for_sums(self) -> Array:
         """Seconds of memory for the sums of tiles that a loop over the reduction comes back to."""
         found: Any = np.zeros(1)
@@ -595,6 +638,7 @@ class One:
         read = min(self.machine.dram_bandwidth * self.cores, self.machine.dram_bandwidth_all)
         return np.asarray(2 * found / (read * 1e9))
 
+    @kept
     def visits(self, carried: frozenset[str]) -> Array:
         def is_register_tile(dim: str) -> Any:
             return lambda c: c.sizes[2] <= self.kernel.extent(dim)
@@ -613,6 +657,7 @@ class One:
                 total = total * (np.where(single, outer, inner) if dim in carried else inner)
         return np.asarray(total)
 
+    @kept
     def registers(self) -> list[Array]:
         """The fields of `RegisterWork`, summed over the register tiles of the first core."""
         kinds = {
@@ -644,6 +689,7 @@ class One:
         read = min(self.machine.dram_bandwidth * self.cores, self.machine.dram_bandwidth_all)
         return float(read / min(one * self.cores, most))
 
+    @kept
     def may_stream(self) -> bool:
         """Whether the output exceeds the last cache, or costs more to keep than to read again, and
         is written in whole aligned vectors."""
@@ -661,6 +707,14 @@ class One:
         along = self.kernel.lanes in output.axes[-1].dims and output.strides[-1] == 1
         return along and not any((step or 1) % vector for step in output.strides[:-1])
 
+    @kept
+    def starts(self) -> Array:
+        """How often work is handed out: once for each tile of L3."""
+        tiles: Any = 1.0
+        for dim in self.whole.moving:
+            tiles = tiles * self.by_cut(dim, lambda c: sum(n for _, n in c.inner[0]))
+        return np.asarray(tiles)
+
     def objective(self, core: Any, amounts: Mapping[str, Any], runs: Any) -> Array:
         machine, cores = self.machine, self.cores
         rates = {
@@ -672,10 +726,7 @@ class One:
         times = {"core": core / (machine.frequency * 1e9)}
         for name, amount in amounts.items():
             times[name] = size * amount / (rates[name] * 1e9) + (runs if name == "DRAM" else 0.0)
-        tiles: Any = 1.0
-        for dim in self.whole.moving:
-            tiles = tiles * self.by_cut(dim, lambda c: sum(n for _, n in c.inner[0]))
-        start = PARALLEL_START * tiles if cores > 1 else 0.0
+        start = PARALLEL_START * self.starts() if cores > 1 else 0.0
         slots = 2 if machine.unit_bits and machine.vector_bits > machine.unit_bits else 1
         known = {cache_.name: cache_.exposed for cache_ in machine.caches}
         slowest, on_top = np.zeros(1), np.zeros(1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import json
 import re
 import subprocess
@@ -12,7 +14,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from benchmarks import command_line, commands, runner, scale
+from benchmarks import command_line, commands, environment, runner, scale, workers
 from benchmarks.command_line import main
 from benchmarks.operators import read_operators
 from benchmarks.peers import REGISTRY
@@ -35,6 +37,8 @@ def operators(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(runner, "measure_bandwidths", lambda cpus: {"DRAM read": 40.0})
     monkeypatch.setattr(runner, "fma_peak", lambda *_: 100.0)
+    monkeypatch.setattr(environment, "load", lambda: 0.0)  # which takes half a second
+    monkeypatch.setattr(workers, "largest_cache", lambda: 1 << 20)  # flushing 512 MiB takes as long
 
     def write(rows=(TINY,), fields=FIELDS):
         Path("operators.json").write_text(json.dumps({"fields": fields, "operators": rows}))
@@ -58,6 +62,28 @@ def test_run_writes_a_record_per_operator_and_peer(operators, capsys):
     for record in data["records"]:
         assert record["is_correct"]
         assert record["version"]
+
+
+def test_results_are_not_replaced(operators, capsys):
+    """Neither those of another run nor the list of operators."""
+    for file, reason in (
+        ("operators.json", "it would overwrite the input; give the output another name"),
+        ("out.json", "there is such a file; continue it with --resume, or name another one"),
+    ):
+        Path("out.json").write_text("{}")
+        assert main(["run", "--operators", operators(), "--json", file]) == 1
+        assert capsys.readouterr().err == f"{file}: error: {reason}\n"
+
+
+def test_nobody_need_read_what_is_said(monkeypatch):
+    class Full(io.StringIO):
+        def write(self, text):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(sys, "stderr", Full())
+    with commands.progress_bar("all", 1) as (progress, finish):
+        progress.warn("nobody hears it")
+        finish("done")
 
 
 def test_names_are_no_markup_and_there_is_no_bar_without_a_terminal(capsys):

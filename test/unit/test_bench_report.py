@@ -206,6 +206,14 @@ def test_two_hosts_are_reported_one_after_the_other(path, capsys, tmp_path):
     assert "error: 2 files have results of " in capsys.readouterr().err
 
 
+def test_plots_of_two_files_of_scale_would_have_one_name(capsys, tmp_path):
+    files = [str(tmp_path / name) for name in ("one.json", "two.json")]
+    for file in files:
+        Scale({}, [], [], []).write(Path(file))
+    assert main(["report", *files, "--output", str(tmp_path / "docs.md")]) == 1
+    assert "error: 2 files have results of scale; report one of them" in capsys.readouterr().err
+
+
 def test_report_prints_the_table_and_the_summary(path, capsys):
     assert main(["report", str(path), "--tables-only"]) == 0
     printed = capsys.readouterr().out

@@ -22,9 +22,10 @@ from benchmarks.environment import (
     worker_environment,
 )
 from benchmarks.peers.mopt import AVX2_MACHINE
-from benchmarks.timing import aligned_copy, largest_cache, time_runs
+from benchmarks.timing import time_runs
 from benchmarks.validation.planned import machine_for
 from benchmarks.workers import _BOOTSTRAP, COMPILER, PACKAGE
+from benchmarks.workloads import aligned_copy
 from mopt_mlir import UserError
 from mopt_mlir.cache_flush import CacheFlush, FlushedCpus, ballast_bytes
 from mopt_mlir.machine import facts, host, resolve
@@ -112,21 +113,13 @@ sys.meta_path.insert(0, Nothing())
 
 def test_workers_need_numpy_only():
     """This one finds no driver for its peer, but says so, which is all that it needs."""
-    flushed = json.dumps({"groups": [[0]], "at_once": 1})
+    flushed = json.dumps({"groups": [[0]], "at_once": 1, "cache_bytes": 1 << 20})
     places = [str(COMPILER), str(PACKAGE), "benchmarks.worker"]
     cpus = json.dumps(sorted(os.sched_getaffinity(0)))
     command = [sys.executable, "-c", _ONLY_NUMPY + _BOOTSTRAP, *places, "onednn", cpus, flushed]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert (ended.returncode, ended.stderr) == (0, "")
     assert "driver cannot be loaded" in json.loads(ended.stdout)["error"]
-
-
-def test_largest_cache(tmp_path):
-    for index, size in enumerate(("48K", "1024K", "32M", "?")):
-        (tmp_path / f"index{index}").mkdir()
-        (tmp_path / f"index{index}" / "size").write_text(size + "\n")
-    assert largest_cache(tmp_path) == 32 << 20
-    assert largest_cache(tmp_path / "nowhere") == 64 << 20
 
 
 def test_copies_are_aligned_and_equal():

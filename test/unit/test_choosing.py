@@ -102,6 +102,11 @@ def _empty_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("MOPT_CACHE_DIR", str(tmp_path / "cache"))
 
 
+@pytest.fixture(autouse=True)
+def _quick_flush(monkeypatch):
+    monkeypatch.setattr("mopt_mlir.machine.flushing.largest_cache", lambda: 1 << 20)
+
+
 @pytest.fixture
 def take(monkeypatch):
     """Decides, instead of measured times, which candidate is taken; `.asked` counts decisions."""

@@ -6,6 +6,7 @@ from itertools import product
 from math import prod
 from statistics import median
 
+import numpy as np
 import pytest
 from plain_cache import LeastRecentlyUsed
 
@@ -144,19 +145,23 @@ def lines_entering(problem, plan, depth, capacity):
     the order of the plan, and points of each in the order of the dims."""
     kept, fetched = LeastRecentlyUsed(capacity // 64), [0, 0, 0]
     loops = [(dim, level.tile[dim]) for level in plan.levels[:depth] for dim in level.order]
+    pitches = np.zeros((len(problem.names), 3), int)  # from one point of a dim to the next
+    for index, tensor in enumerate(problem.tensors):
+        for axis, stride in zip(tensor.axes, tensor.strides, strict=True):
+            for dim, coefficient in axis.terms:
+                pitches[problem.names.index(dim), index] += stride * coefficient
 
-    def touch(point):
-        for index, tensor in enumerate(problem.tensors):
-            at = sum(
-                stride * sum(c * point[d] for d, c in axis.terms)
-                for axis, stride in zip(tensor.axes, tensor.strides, strict=True)
-            )
-            fetched[index] += kept.fetches((index, at // 16))
+    def touch(points):
+        before = None
+        for lines in (points @ pitches // 16).tolist():
+            if lines != before:  # else nothing changes in the cache
+                for index, line in enumerate(lines):
+                    fetched[index] += kept.fetches((index, line))
+            before = lines
 
     def walk(number, ranges):
         if number == len(loops):
-            for values in product(*(range(*ranges[dim]) for dim in problem.names)):
-                touch(dict(zip(problem.names, values, strict=True)))
+            touch(np.array(list(product(*(range(*ranges[dim]) for dim in problem.names)))))
             return
         dim, step = loops[number]
         for start in range(*ranges[dim], step):

@@ -19,7 +19,7 @@ from mopt_mlir.cache_flush import CacheFlush
 from mopt_mlir.diagnostics import UserError
 from mopt_mlir.machine import Machine, by_name, flushing, host, names, report, resolve
 from mopt_mlir.machine import facts as facts_module
-from mopt_mlir.machine.detection import describe_host, machine_of
+from mopt_mlir.machine.detection import describe_host
 from mopt_mlir.machine.facts import CacheFacts, HostFacts, observe
 from mopt_mlir.machine.files import read
 from mopt_mlir.machine.registry import SHIPPED, describe, shipped
@@ -32,7 +32,7 @@ ZEN5 = HostFacts("x86_64", "znver5", ("zen5", "zen4", "x86_64_v4", "x86_64_v3"),
 
 
 def machine_on(facts: HostFacts) -> Machine:
-    return machine_of(facts, map(shipped, names()))
+    return describe_host(facts, map(shipped, names())).machine
 
 
 # Shipped machines

@@ -1,6 +1,8 @@
 """Sizes that types leave open: what fits runs, what does not is refused before it runs."""
 
+import inspect
 import json
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -848,32 +850,40 @@ def test_values_that_are_used_twice_are_looked_at_once_however_long_the_chain():
         function(values, 5)
 
 
-CHAIN = "\n".join(
-    f"%t{i + 1} = tensor.insert %v into %t{i}[%c0] : tensor<?xf32>" for i in range(500)
-)
-"""From %t0 to %t500: longer than Python may recurse."""
-
-
-def test_long_chains_in_loops_and_functions_are_followed_one_by_one():
-    source = f"""
+def chained(links):
+    """A chain in a function, and one in a loop. MLIR needs time by the cube of their length."""
+    chain = "\n".join(
+        f"%t{i + 1} = tensor.insert %v into %t{i}[%c0] : tensor<?xf32>" for i in range(links)
+    )
+    return f"""
     func.func private @inner(%t0: tensor<?xf32>, %v: f32) -> tensor<?xf32> {{
       %c0 = arith.constant 0 : index
-      {CHAIN}
-      return %t500 : tensor<?xf32>
+      {chain}
+      return %t{links} : tensor<?xf32>
     }}
     func.func @f(%a: tensor<?xf32>, %b: tensor<?xf32>, %v: f32) -> tensor<?xf32> {{
       %c0 = arith.constant 0 : index
       %c1 = arith.constant 1 : index
       %c3 = arith.constant 3 : index
       %r = scf.for %i = %c0 to %c3 step %c1 iter_args(%t0 = %a) -> tensor<?xf32> {{
-        {CHAIN}
-        scf.yield %t500 : tensor<?xf32>
+        {chain}
+        scf.yield %t{links} : tensor<?xf32>
       }}
       %s = call @inner(%r, %v) : (tensor<?xf32>, f32) -> tensor<?xf32>
       %0 = arith.addf %s, %b : tensor<?xf32>
       return %0 : tensor<?xf32>
     }}"""
-    f = function(source)
+
+
+def test_long_chains_in_loops_and_functions_are_followed_one_by_one():
+    """Where Python may recurse 150 calls deeper than the test, not 1000."""
+    function(chained(2))  # imports what there is to import
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(len(inspect.stack(0)) + 150)
+    try:
+        f = function(chained(200))
+    finally:
+        sys.setrecursionlimit(before)
     assert f(ones(2), ones(2), 3.0).tolist() == [4, 2]
     with pytest.raises(ValueError, match=r"needs 2 elements .*has 3"):
         f(ones(2), ones(3), 3.0)

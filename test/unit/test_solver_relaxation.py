@@ -37,7 +37,7 @@ from mopt_mlir.solver.variables import TABLE
 ROOM = 3
 """The program looks for plans up to so many times the cost of the best one."""
 
-TABLES = (0, 12, 10**6)
+TABLES = (0, 4, 10**6)
 """Dims with at most so many sizes are tabulated: none, some, all."""
 
 

@@ -321,7 +321,7 @@ def test_stores_past_the_caches_pay_where_they_save_more_in_runs(stream: float, 
 def test_huge_dims(sizes: dict[str, int], threads: int) -> None:
     """What is listed of a dim must not grow with it, or nobody would wait for the end."""
     problem = conv2d(**sizes)
-    plan = solve(problem, by_name("znver4"), threads, time_limit=0.5)
+    plan = solve(problem, by_name("znver4"), threads, time_limit=0.1)
     plan.check(problem)
     assert plan.prediction is not None
     assert 0 < plan.prediction.lower_bound <= plan.prediction.cost
