@@ -29,7 +29,7 @@ from mopt_mlir.solver import axis_bounds, solve
 from mopt_mlir.solver.axis_bounds import Listed, facets
 from mopt_mlir.solver.incumbent import Incumbent
 from mopt_mlir.solver.proof import EXACT, MARGIN
-from mopt_mlir.solver.relaxation import Formulation
+from mopt_mlir.solver.relaxation import Formulation, _least_from
 from mopt_mlir.solver.sizes import tile_sizes, with_smaller_shares
 from mopt_mlir.solver.space import Choice, choices
 from mopt_mlir.solver.variables import TABLE
@@ -234,6 +234,15 @@ def test_facets_touch_the_values_and_never_exceed_them(seed: int) -> None:
         rate = (values / points).min() * n
         assert highest[n - 1] <= min(below) + 1e-9
         assert highest[n - 1] >= max(rate, values.min()) - 1e-9
+
+
+def test_the_least_among_shares_that_cover_enough() -> None:
+    """Which takes memory for the shares, not for each number of points."""
+    rng = np.random.default_rng(0)
+    covered, times = rng.integers(1, 50, 200), rng.random((2, 200))
+    points = [1, 7, 30, 49, 50]
+    least = [times[:, covered >= n].min(axis=1, initial=inf) for n in points]
+    np.testing.assert_array_equal(_least_from(points, covered, times), np.transpose(least))
 
 
 def test_rows_of_weights_that_share_sets_of_l2_take_room_in_the_program_too() -> None:
