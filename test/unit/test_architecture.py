@@ -59,6 +59,13 @@ def test_the_document_has_all_packages() -> None:
     assert sorted(ORDER) == sorted(folders | {"passes"})
 
 
+def test_the_document_has_all_single_modules() -> None:
+    rows = re.findall(r"^\| (`\w+\.py`.*?) \|", DOCUMENT, re.MULTILINE)
+    named = [name for row in rows for name in re.findall(r"`(\w+\.py)`", row)]
+    modules = {path.name for path in (ROOT / "mopt_mlir").glob("*.py")} - {"__init__.py"}
+    assert sorted(named) == sorted(modules)
+
+
 @pytest.mark.parametrize("package", ORDER)
 def test_packages_import_from_those_above_them_only(package: str) -> None:
     above = set(ORDER[: ORDER.index(package) + 1])
