@@ -1,4 +1,5 @@
-"""The proof that a plan is the best: lower bounds from SCIP, more and more exact.
+"""The proof that a plan is the best: lower bounds from SCIP, more and more exact, or the costs of
+all tilings where these are few.
 
 SCIP looks for solutions that cost less than the target, which is what the best plan so far costs
 divided by 1 + gap. Without any, the target is proven. A solution is either the start of a local
@@ -14,6 +15,8 @@ from math import inf
 from time import perf_counter
 
 from mopt_mlir.solver.arrays import Floats
+from mopt_mlir.solver.evaluate import Evaluator
+from mopt_mlir.solver.exhaustive import cheapest, has_few_tilings
 from mopt_mlir.solver.incumbent import Incumbent
 from mopt_mlir.solver.relaxation import STARTS, Formulation
 from mopt_mlir.solver.space import Choice
@@ -31,6 +34,12 @@ and choices looked at apart help more than its bound."""
 FEW = 10
 """So few grids of tile sizes are looked at one by one straight away, if the first attempt was not
 enough: what they have in common is then too little to prove much."""
+
+FEW_TILINGS = 5_000
+"""Of so few tilings of a choice all are evaluated, which takes less time than to ask SCIP."""
+
+MOST_TILINGS = 200_000
+"""So many are if SCIP's bound of a choice is not enough; they take a second."""
 
 TEMPTATIONS = 6
 """Choices that are taken out of the others one after the other, or a quarter of them if that is
@@ -125,10 +134,28 @@ class Proof:
 
     def _exactly(self, grid: Sequence[Choice]) -> float:
         """A bound for choices on one grid, with every tile size exact."""
+        if has_few_tilings(grid[0], FEW_TILINGS):  # and so have the others
+            return min(map(self._of_all_tilings, grid))
         bound = self._tightest(grid)
-        if bound >= self.target or len(grid) == 1:
+        if not self._is_below(bound):
             return bound
-        return max(bound, min(self._tightest([choice]) for choice in grid))
+        if len(grid) > 1:
+            return max(bound, min(self._exactly([choice]) for choice in grid))
+        if has_few_tilings(grid[0], MOST_TILINGS):
+            return max(bound, self._of_all_tilings(grid[0]))
+        return bound
+
+    def _of_all_tilings(self, choice: Choice) -> float:
+        """The least cost of a choice, of which there are few tilings, or its own bound if that is
+        enough, or time is up."""
+        if not self._is_below(choice.bound):
+            return choice.bound
+        inc = self.incumbent
+        evaluate = Evaluator(inc.problem, inc.machine, choice)
+        least, tiling = cheapest(evaluate, self.deadline)
+        if tiling is not None and least < inc.cost:
+            inc.from_tiles(evaluate, tiling)
+        return max(least, choice.bound)
 
     def _tightest(self, options: Sequence[Choice]) -> float:
         """A bound with every tile size exact, those of huge dims only if it takes that to reach the
