@@ -6,7 +6,7 @@ seen by no clock and in no load average, but loads from there take longer.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +24,7 @@ PARTS = {"L1": 0.75, "L2": 0.5, "L3": 0.25}
 """The part of each cache that a chain goes through: less than plans count on, so that a core that
 has its caches to itself finds all of it there."""
 
-_BEYOND = 4  # times the last cache: a chain through memory
+_FAR = 64 << 20  # bytes of the chain through memory, which no cache has after a flush
 _PAGE = 2 << 20  # bytes of a huge page, which keeps misses of the TLB out of the figures
 _LINE = 64  # bytes
 _STEPS = 1 << 16  # that are timed
@@ -46,11 +46,12 @@ func.func @chase(%steps: index, %next: memref<?xindex>, %at: memref<1xindex>) {
 
 class Chains:
     """A chain through a part of each cache, of which `caches` are the bytes by name, and one
-    through memory, in the order of these."""
+    through memory, in the order of these. `flush` evicts all that the caches have."""
 
-    def __init__(self, caches: Mapping[str, int]) -> None:
+    def __init__(self, caches: Mapping[str, int], flush: Callable[[], object]) -> None:
         sizes = {name: int(PARTS[name] * size) for name, size in caches.items()}
-        sizes[MEMORY] = _BEYOND * max(caches.values())
+        sizes[MEMORY] = _FAR
+        self._flush = flush
         self._code = compile_chase()
         chains = _linked([size // _LINE for size in sizes.values()])
         self._links = dict(zip(sizes, chains, strict=True))
@@ -58,12 +59,14 @@ class Chains:
 
     def nanoseconds(self) -> dict[str, float]:
         """Of a load, by name. Chains through caches are gone through once before they are timed,
-        that through memory goes on where it ended."""
+        that through memory is evicted, and goes on where it ended."""
         return {name: self._time(name) for name in self._links}
 
     def _time(self, name: str) -> float:
         links, at = self._links[name], self._at[name]
-        if name != MEMORY:
+        if name == MEMORY:
+            self._flush()
+        else:
             self._code["chase"](len(links) * links.itemsize // _LINE, links, at)
         chase = self._code["chase"].bind(_STEPS, links, at)
         start = perf_counter()

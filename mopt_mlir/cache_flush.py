@@ -19,6 +19,7 @@ _MOST_BALLAST = 512 << 20  # bytes: evicts as much of 480 MiB as four times thes
 _MOST_PER_CPU = 16 << 20  # bytes: what many CPUs have of their own adds up
 _PARTS = 8  # of the ballast: each CPU reads at least one of them
 _KEPT_PARTS = 8  # of the largest cache: each CPU reads one of them
+_MOST_KEPT = 4 << 20  # bytes for each CPU: more than it has of its own
 _KEPT_READS = 8  # times after each other
 _ITEM = 8  # bytes, of int64
 
@@ -96,7 +97,13 @@ def ballast_bytes(cache_bytes: int, cpus: int = 1) -> int:
 
 def memory_of(cpus: FlushedCpus, cache_bytes: int) -> int:
     """What a `CacheFlush` takes of memory, at most: the ballast, and what stays in the cache."""
-    return ballast_bytes(cache_bytes, max(map(len, cpus.groups))) + cache_bytes // 2
+    group = max(map(len, cpus.groups))
+    return ballast_bytes(cache_bytes, group) + group * _kept_bytes(cache_bytes, group)
+
+
+def _kept_bytes(cache_bytes: int, cpus: int) -> int:
+    """What each of `cpus` that share a last cache reads last: in all at most half of the cache."""
+    return min(cache_bytes // max(_KEPT_PARTS, 2 * cpus), _MOST_KEPT)
 
 
 _Blocks = list[NDArray[np.int64]]
@@ -107,8 +114,7 @@ def _blocks(groups: tuple[int, ...], cache_bytes: int) -> tuple[_Blocks, _Blocks
     in the last cache beside that of the others. Groups read the same memory: each has to read all
     of it, and with one for each the caches of a large machine would take gigabytes."""
     ballast = np.ones(ballast_bytes(cache_bytes, max(groups)) // _ITEM, np.int64)
-    # in all at most half of the cache
-    kept = [cache_bytes // max(_KEPT_PARTS, 2 * cpus) // _ITEM for cpus in groups]
+    kept = [_kept_bytes(cache_bytes, cpus) // _ITEM for cpus in groups]
     little = np.ones(max(cpus * size for cpus, size in zip(groups, kept, strict=True)), np.int64)
     return (
         [part for cpus in groups for part in _parts(ballast, cpus)],

@@ -64,6 +64,9 @@ PROTOCOLS = {
     3: "from before ten plans of the sample met in final rounds for their times: the own plan, the "
     "other candidates and the reference were counted among the ten fastest, so that fewer of "
     "the sample did. The best sampled plan is the fastest of these.",
+    4: "from before flushing ended with at most 4 MiB for each core, read eight times: that was an "
+    "eighth of the last cache, which is more where this has more than 32 MiB; the latency of "
+    "memory was that of a chain through four times the last cache.",
 }
 """What is told of trials, by the number of the first protocol that does not have it."""
 

@@ -99,18 +99,16 @@ class Session:
 
     def count(self, key: str, cold: bool) -> dict[str, Any]:
         """The hardware's counters over one run, by name; empty if there are none."""
-        run, flush = self._current.runs[key], self._caches(cold)
-        if flush is not None:
-            flush()
-        else:
-            run()
+        run = self._current.runs[key]
+        before = self._caches() if cold else run
+        before()
         return {"counters": self._counters.over(run)}
 
     def latencies(self, caches: Mapping[str, int]) -> dict[str, Any]:
         """Nanoseconds of a load that depends on the one before, through a part of each cache, of
         which `caches` are the bytes by name, and through memory."""
         if self._chains is None:
-            self._chains = Chains(caches)
+            self._chains = Chains(caches, self._caches())
         return {"nanoseconds": self._chains.nanoseconds()}
 
     @property
@@ -118,15 +116,15 @@ class Session:
         assert self._operator is not None
         return self._operator
 
-    def _caches(self, cold: bool) -> CacheFlush | None:
-        if cold and self._flush is None:
+    def _caches(self) -> CacheFlush:
+        if self._flush is None:
             self._flush = self._make_flush()
-        return self._flush if cold else None
+        return self._flush
 
     def _time(self, key: str, cold: bool) -> list[float]:
         run = self._current.runs[key]
         if cold:
-            return time_runs(run, 1, 0, self._caches(cold))
+            return time_runs(run, 1, 0, self._caches())
         return time_runs(run, WARM_RUNS - 1, 1)
 
 

@@ -13,12 +13,12 @@ CACHES = {"L1": 32 << 10, "L2": 1 << 18, "L3": 1 << 20}
 
 @pytest.fixture(scope="module")
 def chains():
-    return Chains(CACHES)
+    return Chains(CACHES, lambda: None)
 
 
 def test_a_chain_goes_through_a_part_of_its_cache_in_one_circle(chains):
     sizes = {name: PARTS[name] * size for name, size in CACHES.items()}
-    sizes[MEMORY] = 4 * CACHES["L3"]
+    sizes[MEMORY] = 64 << 20
     assert chains._links.keys() == sizes.keys()
     for name, links in chains._links.items():
         lines, at = [], 0
@@ -49,10 +49,11 @@ def test_the_generated_code_follows_the_links():
 
 
 class Played:
-    """Stands for the code: notes of each run whether it is timed, its steps, lines, and start."""
+    """Stands for the code: notes of each run whether it is timed, its steps, lines, and start; and
+    how many there were before each flush."""
 
     def __init__(self):
-        self.runs = []
+        self.runs, self.flushes = [], []
 
     def __getitem__(self, name):
         return self
@@ -63,14 +64,18 @@ class Played:
     def bind(self, *arguments):
         return lambda: self._run(True, *arguments)
 
+    def flush(self):
+        self.flushes.append(len(self.runs))
+
     def _run(self, timed, steps, links, at):
         self.runs.append((timed, steps, len(links) // 8, int(at[0])))
         at[0] += steps
 
 
-def test_caches_are_filled_before_and_memory_is_never_gone_through_twice(chains, monkeypatch):
+def test_caches_are_filled_before_and_memory_is_evicted(chains, monkeypatch):
     played = Played()
     monkeypatch.setattr(chains, "_code", played)
+    monkeypatch.setattr(chains, "_flush", played.flush)
     monkeypatch.setattr(chains, "_at", {name: np.zeros(1, np.int64) for name in chains._at})
     for _ in range(2):
         chains.nanoseconds()
@@ -81,6 +86,7 @@ def test_caches_are_filled_before_and_memory_is_never_gone_through_twice(chains,
         assert (first[0], timed[0]) == (False, True)
         assert first[1] == first[2] == timed[2]  # each line once
     assert [(timed, start) for timed, _, _, start in memory] == [(True, 0), (True, memory[0][1])]
+    assert played.flushes == [played.runs.index(run) for run in memory]
 
 
 def test_a_chain_is_timed_by_the_load(chains, monkeypatch):

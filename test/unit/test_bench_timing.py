@@ -26,8 +26,8 @@ from benchmarks.timing import time_runs
 from benchmarks.validation.planned import machine_for
 from benchmarks.workers import _BOOTSTRAP, COMPILER, PACKAGE
 from benchmarks.workloads import aligned_copy
-from mopt_mlir import UserError
-from mopt_mlir.cache_flush import CacheFlush, FlushedCpus, ballast_bytes
+from mopt_mlir import UserError, cache_flush
+from mopt_mlir.cache_flush import CacheFlush, FlushedCpus, ballast_bytes, memory_of
 from mopt_mlir.machine import facts, host, resolve
 
 
@@ -86,6 +86,16 @@ def test_flush_ends_with_what_fits_several_times_over(number, monkeypatch):
     assert len(kept) >= 4 * number
     assert sum(kept[:number]) <= 1 << 19
     assert len(set(kept)) == 1
+
+
+@pytest.mark.parametrize(("cpus", "cache", "kept"), [(2, 16, 2), (8, 32, 2), (2, 480, 4)])
+def test_what_fits_is_small_beside_a_huge_cache(cpus, cache, kept, monkeypatch):
+    """Which takes longer to read than the ballast, otherwise. Sizes in MiB, of each CPU."""
+    monkeypatch.setattr(cache_flush, "ballast_bytes", lambda *_: 1 << 20)
+    group = FlushedCpus([range(cpus)], cpus)
+    flush = CacheFlush(group, cache << 20, pin=lambda cpu: None)
+    assert {block.nbytes for block in flush._kept} == {kept << 20}
+    assert memory_of(group, cache << 20) == (1 + cpus * kept) << 20
 
 
 def test_a_cpu_that_cannot_be_used_is_an_error():
