@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -77,20 +79,35 @@ class Tvm:
         database = tuning.database.JSONDatabase(work_dir=str(directory))
         schedule = tuning.tir_integration.compile_tir(database, function, target)
         if schedule is None:
-            database = tuning.tir_integration.tune_tir(
-                function,
-                target,
-                str(directory),
-                TRIALS,
-                num_trials_per_iter=_TRIALS_PER_ROUND,
-                builder=tuning.builder.LocalBuilder(timeout_sec=_BUILD_SECONDS),
-                num_tuning_cores=len(os.sched_getaffinity(0)),
-                seed=_SEED,
-            )
+            with _all_cpus() as number:
+                database = tuning.tir_integration.tune_tir(
+                    function,
+                    target,
+                    str(directory),
+                    TRIALS,
+                    num_trials_per_iter=_TRIALS_PER_ROUND,
+                    builder=tuning.builder.LocalBuilder(
+                        max_workers=number, timeout_sec=_BUILD_SECONDS
+                    ),
+                    num_tuning_cores=number,
+                    seed=_SEED,
+                )
             schedule = tuning.tir_integration.compile_tir(database, function, target)
         if schedule is None:
             raise UnavailableError("tuning found no schedule that runs")
         return schedule
+
+
+@contextmanager
+def _all_cpus() -> Iterator[int]:
+    """Leave the cores that are measured on, and yield how many there are: candidates are built on
+    all of them, and then run one after the other."""
+    pinned = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, range(os.cpu_count() or 1))
+    try:
+        yield len(os.sched_getaffinity(0))
+    finally:
+        os.sched_setaffinity(0, pinned)
 
 
 def _slug(workload: Workload) -> str:
