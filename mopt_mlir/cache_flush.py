@@ -97,8 +97,9 @@ def ballast_bytes(cache_bytes: int, cpus: int = 1) -> int:
 
 def memory_of(cpus: FlushedCpus, cache_bytes: int) -> int:
     """What a `CacheFlush` takes of memory, at most: the ballast, and what stays in the cache."""
-    group = max(map(len, cpus.groups))
-    return ballast_bytes(cache_bytes, group) + group * _kept_bytes(cache_bytes, group)
+    groups = [*map(len, cpus.groups)]
+    kept = max(group * _kept_bytes(cache_bytes, group) for group in groups)
+    return ballast_bytes(cache_bytes, max(groups)) + kept
 
 
 def _kept_bytes(cache_bytes: int, cpus: int) -> int:

@@ -56,7 +56,7 @@ class Tvm:
         output[...] = np.nan
         arguments = [tvm.runtime.from_dlpack(a) for a in (task.input, task.weights)]
         arguments.append(tvm.runtime.from_dlpack(output))
-        return Prepared(lambda: convolve(*arguments), lambda: output, f"{TRIALS} trials")
+        return Prepared(lambda: convolve(*arguments), lambda: output, f"{TRIALS} trials, warm")
 
     def _function(self, workload: Workload) -> Any:
         """The operator as a function of TensorIR."""
@@ -73,12 +73,12 @@ class Tvm:
         return function.with_attr("global_symbol", "main")
 
     def _tuned(self, function: Any, target: Any, directory: Path) -> Any:
-        """The best schedule, from an earlier run if there was one."""
+        """The best schedule, from an earlier run if there was one that came to its end. As by
+        MetaSchedule's default, candidates run with warm caches."""
         tuning = self._meta_schedule
         directory.mkdir(parents=True, exist_ok=True)
         database = tuning.database.JSONDatabase(work_dir=str(directory))
-        schedule = tuning.tir_integration.compile_tir(database, function, target)
-        if schedule is None:
+        if len(database) < TRIALS:
             with _all_cpus() as number:
                 database = tuning.tir_integration.tune_tir(
                     function,
@@ -100,10 +100,10 @@ class Tvm:
 
 @contextmanager
 def _all_cpus() -> Iterator[int]:
-    """Leave the cores that are measured on, and yield how many there are: candidates are built on
-    all of them, and then run one after the other."""
+    """Have all cores that the benchmark was given, not those alone that it measures on, and yield
+    how many there are: candidates are built on all of them, and run on any, one after the other."""
     pinned = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, range(os.cpu_count() or 1))
+    os.sched_setaffinity(0, os.sched_getaffinity(os.getppid()))
     try:
         yield len(os.sched_getaffinity(0))
     finally:

@@ -62,7 +62,7 @@ PROTOCOL = 4
 """How plans are timed. Before it had a number, ballast alone flushed the caches, and final rounds
 were not spread. Until 2 the own plan, the other candidates and the reference, which meet once more
 anyway, took places of the sampled plans that were measured best. Until 3 flushing ended with an
-eighth of the last cache for each core, however large that is."""
+eighth of the last cache for each core, or less of many, however large that is."""
 
 FINAL_PASSES = 4
 """Through all operators, among which the final rounds are divided."""

@@ -5,12 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from math import isnan, nan
 from pathlib import Path
+from statistics import median
 
 from ..comparison import SIZES, Comparison, Row
 from ..peers import BEST_OF_5, OURS, REGISTRY
 from ..results import Record
 from ..summary import Ratio
 from .tables import Rows, number
+
+PREPARED = "seconds to prepare"
+"""The head of a row: of an operator, in a process that has started."""
+
+_LEAST_SECONDS = 0.001  # less says nothing
 
 
 def summary(comparisons: Iterable[Comparison]) -> tuple[list[str], Rows]:
@@ -40,13 +46,14 @@ def summary(comparisons: Iterable[Comparison]) -> tuple[list[str], Rows]:
 
 
 def title_of(comparison: Comparison) -> str:
-    """What is compared: protocol, cores, CPU and operators."""
+    """What is compared: protocol, cores, CPU and operators, with how many of these."""
     head = comparison.results.head
     cpu, operators = (
         head["machine"]["planned_for"]["cpu"],
         Path(head["arguments"]["operators"]).stem,
     )
-    return f"{comparison.results.configuration.title}, {cpu}, {operators}"
+    number = len(comparison.rows)
+    return f"{comparison.results.configuration.title}, {cpu}, {number} of {operators}"
 
 
 def columns(comparison: Comparison) -> list[str]:
@@ -57,7 +64,8 @@ def columns(comparison: Comparison) -> list[str]:
 def rows(comparison: Comparison) -> Rows:
     """Mean GFLOP/s, and how much faster ours is than the best of the others; below, how much faster
     ours are than each (geometric means over the operators that both could do). All with 95%
-    confidence intervals, those of the others in the last rows left out."""
+    confidence intervals, those of the others in these rows left out. Last the seconds that each
+    took to prepare an operator, the median."""
     found = []
     over_best = _over_best(comparison)
     for row in comparison.rows:
@@ -77,7 +85,18 @@ def rows(comparison: Comparison) -> Rows:
             *cells, best_of_all = speedups
             means = (number(speedup.value) for speedup in cells)
             found.append([f"{REGISTRY[ours].title} / ...", "", *means, "", _text(best_of_all)])
+    found.append(
+        [PREPARED, "", *(_prepared(comparison, peer) for peer in comparison.peers), "", ""]
+    )
     return found
+
+
+def _prepared(comparison: Comparison, peer: str) -> str:
+    records = (row.records[peer] for row in comparison.rows if peer in row.records)
+    seconds = median(record.prepare_seconds for record in records)
+    if seconds < _LEAST_SECONDS:
+        return f"< {_LEAST_SECONDS}"
+    return f"{seconds:.0f}" if seconds >= 10 else f"{seconds:.2g}"
 
 
 def slower(comparison: Comparison) -> list[str]:

@@ -65,8 +65,8 @@ PROTOCOLS = {
     "other candidates and the reference were counted among the ten fastest, so that fewer of "
     "the sample did. The best sampled plan is the fastest of these.",
     4: "from before flushing ended with at most 4 MiB for each core, read eight times: that was an "
-    "eighth of the last cache, which is more where this has more than 32 MiB; the latency of "
-    "memory was that of a chain through four times the last cache.",
+    "eighth of the last cache, or less where more than four cores share it, however large it is; "
+    "the latency of memory was that of a chain through four times the last cache.",
 }
 """What is told of trials, by the number of the first protocol that does not have it."""
 
@@ -206,12 +206,13 @@ there, with what was measured how.
 """
 
 SECTION_10 = """\
-What differs from Sec. 10 of the paper: no tuned TVM is among the peers (`make bench-tvm` installs
-it, and `mopt-bench run --peers tvm` tunes it, for many minutes an operator); one and two cores, not
-8 and 16, as the hosts have no more; clocks are not fixed; and two kinds of operators are read
-otherwise. R8 is the 1x1 layer with stride 2 that ResNet-18 has, where the paper prints a 3x3 one,
-and the layers of MobileNet, which it calls depthwise, are run as full convolutions of the sizes
-that it prints.
+What differs from Sec. 10 of the paper: where TVM takes part, MetaSchedule has tuned it for each
+operator with 64 trials and warm caches, as it does by default, which takes minutes (`make
+bench-tvm` installs it, and `mopt-bench run --peers tvm` tunes it), and not AutoTVM with 1000; one
+and two cores, not 8 and 16, as the hosts have no more; clocks are not fixed; and two kinds of
+operators are read otherwise. R8 is the 1x1 layer with stride 2 that ResNet-18 has, where the paper
+prints a 3x3 one, and the layers of MobileNet, which it calls depthwise, are run as full
+convolutions of the sizes that it prints.
 """
 
 COMPARISON_PAGE = """\
@@ -232,14 +233,17 @@ rounds of an operator follow each other, within some ten seconds, and a shared h
 one an hour later: so intervals are for the moment of measuring.
 
 The best other is the fastest by its mean whose result is right, so that of two that are equally
-fast it is the one that had more luck. The last rows are geometric means over the operators. MLIR's
+fast it is the one that had more luck. The rows below are geometric means over the operators. MLIR's
 default is so much slower, as a rule, that it is run three times only, in the first three rounds;
 where it is the best other, the ratio rests on these. Everybody is called from Python as its users
 call it, oneDNN through a driver in C++; what such a call costs cold is part of the time, and tells
 on layers of 100 us. (oneDNN is that of the package `onednn-cpu-gomp`; PyTorch brings a newer one of
 its own.) *Best of 5* is `candidates=5`: the own plan and four others, timed once while compiling,
 with cold caches, and the fastest taken; where it is slower than the own plan, it was misled by
-noise.
+noise. The last row is the median time that somebody takes to prepare an operator, in a process that
+has started: ours solves, generates code and compiles it, IREE and MLIR's default compile, oneDNN,
+ONNX Runtime and OpenVINO choose kernels, *best of 5* and TVM measure (unless an earlier run on the
+host has). PyTorch chooses in its first call, which does not count.
 """
 
 CONSTANTS = """\

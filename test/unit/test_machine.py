@@ -624,7 +624,7 @@ def test_of_one_last_cache_two_cores_read_a_half_each() -> None:
     assert abs(kept[1].ctypes.data - kept[0].ctypes.data) >= 4 << 20
 
 
-@pytest.mark.parametrize("groups", [[1], [2], [8, 8], [4, 64]])
+@pytest.mark.parametrize("groups", [[1], [2], [8, 8], [4, 5], [4, 64]])
 def test_what_flushes_takes_no_more_memory_than_is_said(groups: list[int]) -> None:
     cpus = cache_flush.FlushedCpus([range(size) for size in groups], sum(groups))
     blocks = cache_flush._blocks(tuple(groups), 8 << 20)

@@ -21,7 +21,7 @@ GAP = 0.002
 
 
 @pytest.mark.parametrize("seed", range(0, 200, 5))
-def test_tiny_problems_are_proven_to_any_gap(seed: int) -> None:
+def test_tiny_problems_are_proven_to_a_small_gap(seed: int) -> None:
     problem, machine, threads, constant = random_case(seed)
     best = Enumeration(problem, machine, threads, constant).best()
     if best == inf:

@@ -430,16 +430,18 @@ def test_nothing_is_written_of_a_document_that_fails(tmp_path, monkeypatch):
 
 def test_trials_of_an_older_protocol_are_told(tmp_path):
     oldest, paths = trial_of(tmp_path, (2.0, 1.6, 0.8, 4.0, 5.0))
-    older, today = (
+    older, old, today = (
         replace(oldest, head={**oldest.head, "must_agree": {**agreed, "protocol": number}})
         for agreed in (oldest.head["must_agree"],)
-        for number in (2, PROTOCOL)
+        for number in (2, 3, PROTOCOL)
     )
-    for trial, flushed, foremost in ((oldest, 1, 1), (older, 0, 1), (today, 0, 0)):
+    trials = ((oldest, 1, 1, 1), (older, 0, 1, 1), (old, 0, 0, 1), (today, 0, 0, 0))
+    for trial, flushed, foremost, little in trials:
         document.write_document(tmp_path / "docs", [trial], {}, paths)
         text = (tmp_path / "docs/validation.md").read_text()
         assert text.count("from before caches were flushed in two steps") == flushed
         assert text.count("from before ten plans of the sample met in final rounds") == foremost
+        assert text.count("from before flushing ended with at most 4 MiB") == little
 
 
 def test_operators_of_which_more_plans_were_timed_are_told(tmp_path):
@@ -594,11 +596,11 @@ def test_the_document_is_made_again_of_the_data_beside_it(tmp_path):
     assert main(["report", *map(str, data), "--output", str(second)]) == 0
     text = (first / "validation/comparison.md").read_text()
     cpu = HEAD["machine"]["planned_for"]["cpu"]
-    assert f"## A cold, 1 core, {cpu}, table1\n" in text
-    assert "## A cold, 1 core, other, others\n" in text
+    assert f"## A cold, 1 core, {cpu}, 0 of table1\n" in text
+    assert "## A cold, 1 core, other, 0 of others\n" in text
     assert (second / "validation/comparison.md").read_text() == text
     text = (first / "validation.md").read_text()
-    assert f"| A cold, 1 core, {cpu}, table1 |" in text
+    assert f"| A cold, 1 core, {cpu}, 0 of table1 |" in text
     assert (second / "validation.md").read_text() == text
 
 
@@ -847,39 +849,43 @@ def test_ours_are_compared_with_the_best_other_whose_result_is_right():
     sizes = dict.fromkeys("nkhwcrs", 1) | dict.fromkeys(("strides", "dilations"), (1, 1))
     same = {"protocol": "paper", "cold": True, "threads": 1, "isa": "native"}
 
-    def record(operator, peer, mean, is_correct=True):
+    def record(operator, peer, mean, is_correct=True, prepare_seconds=0.1):
         return Record(
             operator=operator, peer=peer, version="1", gflops_median=1.0, gflops_mean=mean,
             ci95=2.0, max_rel_err=0.0, share_of_peak=0.5, share_of_roofline=0.5,
             is_correct=is_correct, flops=10**9, bytes=10**7, peak_gflops=400.0,
-            prepare_seconds=0.1, detail="", seconds=[[0.8 / mean, 1.2 / mean], [1 / mean]],
-            **same,
+            prepare_seconds=prepare_seconds, detail="",
+            seconds=[[0.8 / mean, 1.2 / mean], [1 / mean]], **same,
         )  # fmt: skip
 
     records = [
         record("R0", "mopt", 200.0),
-        record("R0", "onednn", 100.0),
-        record("R0", "torch", 300.0, is_correct=False),
+        record("R0", "onednn", 100.0, prepare_seconds=0.3),
+        record("R0", "torch", 300.0, is_correct=False, prepare_seconds=80.0),
         record("R1", "mopt", 90.0),
         record("R1", "onednn", 160.0),
-        record("R1", "torch", 180.0),
+        record("R1", "torch", 180.0, prepare_seconds=420.0),
+        record("R1", "openvino", 1.0, prepare_seconds=8e-5),
     ]
     names = ["R0", "R1"]
     head = {**HEAD, "operators": dict.fromkeys(names, sizes), "unavailable": {}}
     head["arguments"] = {"operators": "table1", "repeat": 50, **same}
     comparison = Comparison.of(Results(head, names, records, []))
     columns = peers.columns(comparison)
-    one, other, ours = (dict(zip(columns, row, strict=True)) for row in peers.rows(comparison))
+    rows = (dict(zip(columns, row, strict=True)) for row in peers.rows(comparison))
+    one, other, ours, prepared = rows
     # all had the same luck in the same rounds: their ratios are certain
     assert (one["best other"], one["ours / best other"]) == ("oneDNN", "2.00 (2.00 to 2.00)")
     assert (other["best other"], other["ours / best other"]) == ("PyTorch", "0.50 (0.50 to 0.50)")
     assert (one["mopt-mlir"], one["PyTorch"]) == ("200.0 +- 2.0", "wrong")
     assert (ours["PyTorch"], ours["ours / best other"]) == ("0.50", "1.00 (1.00 to 1.00)")
+    assert (prepared["operator"], prepared["oneDNN"]) == ("seconds to prepare", "0.2")
+    assert (prepared["PyTorch"], prepared["OpenVINO"]) == ("250", "< 0.001")
     assert peers.slower(comparison) == ["R1, 0.50 (0.50 to 0.50)"]
     assert peers.undecided(comparison) == []
     columns, rows = peers.summary([comparison])
     (cells,) = (dict(zip(columns, row, strict=True)) for row in rows)
-    assert cells["comparison"] == f"A cold, 1 core, {MACHINE.cpu}, table1"
+    assert cells["comparison"] == f"A cold, 1 core, {MACHINE.cpu}, 2 of table1"
     assert (cells["oneDNN"], cells["PyTorch"], cells["best other"]) == (
         "1.06", "0.50", "1.00 (1.00 to 1.00)",
     )  # fmt: skip
