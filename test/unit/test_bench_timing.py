@@ -21,6 +21,7 @@ from benchmarks.environment import (
     machine_of,
     worker_environment,
 )
+from benchmarks.peers import tvm
 from benchmarks.peers.mopt import AVX2_MACHINE
 from benchmarks.timing import time_runs
 from benchmarks.validation.planned import machine_for
@@ -138,6 +139,19 @@ def test_copies_are_aligned_and_equal():
     np.testing.assert_array_equal(copy, array)
     assert copy.ctypes.data % 64 == 0
     assert copy.flags.c_contiguous
+
+
+def test_tvm_is_tuned_on_what_the_benchmark_was_given(monkeypatch):
+    """And leaves it again, also if tuning fails."""
+    masks = {0: {3}, os.getppid(): {1, 3, 5}}
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: masks[process])
+    monkeypatch.setattr(
+        os, "sched_setaffinity", lambda process, cpus: masks.update({process: cpus})
+    )
+    tuning = tvm._all_cpus()
+    assert (tuning.__enter__(), masks[0]) == (3, {1, 3, 5})
+    assert not tuning.__exit__(KeyboardInterrupt, KeyboardInterrupt(), None)
+    assert masks[0] == {3}
 
 
 def test_one_cpu_of_each_core(tmp_path, monkeypatch):

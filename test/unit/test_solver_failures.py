@@ -79,6 +79,15 @@ def test_without_scip_the_bound_is_loose_and_true(best: float) -> None:
     assert 0 < plan.prediction.lower_bound <= best <= plan.prediction.cost * 1.005
 
 
+@pytest.mark.usefixtures("broken")
+def test_without_scip_all_of_few_tilings_are_a_proof(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mopt_mlir.solver.proof.FEW_TILINGS", 0)  # SCIP is asked first
+    problem = conv2d(k=5, h=2, w=1, c=3, r=2, s=1, n=2, stride=2)
+    plan = solve(problem, by_name("graniterapids"), gap=GAP)
+    assert plan.prediction is not None
+    assert plan.prediction.gap <= GAP * (1 + 1e-9)
+
+
 def test_too_little_memory_is_no_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another time there may be enough: it is no reason to keep a plan with a loose bound."""
     import pyscipopt
