@@ -88,7 +88,7 @@ validate: $(STAMP) $(PEERS_STAMP) ## put the model on trial, hours: build/valida
 	$(BIN)/mopt-validate simulate --valgrind
 	$(BIN)/mopt-validate report $(VALIDATION)/*.jsonl $(VALIDATION)/*.json --output $(VALIDATION)
 
-validate-smoke: $(STAMP) ## the same for a few operators and plans, 4 to 13 minutes: build/validation-smoke
+validate-smoke: $(STAMP) ## the same for a few operators and plans, 4 to 9 minutes: build/validation-smoke
 	$(BIN)/mopt-validate measure --only R2,R9,R12,M2,Y5,Y9 --samples 20 --directory $(SMOKE)
 	$(BIN)/mopt-validate simulate --samples 20 --directory $(SMOKE)
 	$(BIN)/mopt-validate report $(SMOKE)/*.jsonl --output $(SMOKE)

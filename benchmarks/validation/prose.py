@@ -14,7 +14,7 @@ their own:
 {pages}
 
 To repeat it for Table 1, the other sets and channels last on one machine that does nothing else,
-for hours, with the libraries to compare with, or a small part of it in 4 to 13 minutes:
+for hours, with the libraries to compare with, or a small part of it in 4 to 9 minutes:
 
 ```console
 $ make validate
