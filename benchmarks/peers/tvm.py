@@ -92,7 +92,7 @@ class Tvm:
                     num_tuning_cores=number,
                     seed=_SEED,
                 )
-            schedule = tuning.tir_integration.compile_tir(database, function, target)
+        schedule = tuning.tir_integration.compile_tir(database, function, target)
         if schedule is None:
             raise UnavailableError("tuning found no schedule that runs")
         return schedule

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -152,6 +153,28 @@ def test_tvm_is_tuned_on_what_the_benchmark_was_given(monkeypatch):
     assert (tuning.__enter__(), masks[0]) == (3, {1, 3, 5})
     assert not tuning.__exit__(KeyboardInterrupt, KeyboardInterrupt(), None)
     assert masks[0] == {3}
+
+
+@pytest.mark.parametrize(("known", "tuned"), [(0, 1), (16, 1), (tvm.TRIALS, 0)])
+def test_tvm_is_tuned_to_the_end_once(known, tuned, tmp_path):
+    """By a MetaSchedule that is played; what an interrupted run found is not enough."""
+    calls = []
+
+    def tune(*arguments, **options):
+        calls.append(arguments[2])
+        return range(tvm.TRIALS)
+
+    peer = object.__new__(tvm.Tvm)
+    peer._meta_schedule = SimpleNamespace(
+        database=SimpleNamespace(JSONDatabase=lambda work_dir: range(known)),
+        builder=SimpleNamespace(LocalBuilder=lambda **options: None),
+        tir_integration=SimpleNamespace(
+            tune_tir=tune, compile_tir=lambda database, *what: f"best of {len(database)}"
+        ),
+    )
+    directory = tmp_path / "layer"
+    assert peer._tuned("function", "target", directory) == f"best of {tvm.TRIALS}"
+    assert calls == [str(directory)] * tuned
 
 
 def test_one_cpu_of_each_core(tmp_path, monkeypatch):
