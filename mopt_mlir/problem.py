@@ -8,7 +8,7 @@ operator without some dim (a matmul has no filter, `linalg.conv_2d` no channels)
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
@@ -194,6 +194,10 @@ class Problem:
     def extent(self, dim: str) -> int:
         """Extent of `dim`, 1 where the problem lacks it."""
         return self.extents.get(dim, 1)
+
+    def points(self, dims: Iterable[str]) -> int:
+        """The product of the extents of `dims`."""
+        return prod(map(self.extent, dims))
 
     def by_role(self, role: Role) -> tuple[str, ...]:
         return tuple(dim.name for dim in self.dims if dim.role is role)

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from math import gcd, prod
+from math import gcd
 from typing import Any
 
 from mopt_mlir.codegen.builder import Builder
@@ -252,4 +252,4 @@ def _flat_views(
     packed = builder.collapse(
         panels.memref, [(0,), tuple(range(1, depth + 1)), (depth + 1,)], "packed"
     )
-    return rows, packed, prod(problem.extent(dim) for dim in order[1:])
+    return rows, packed, problem.points(order[1:])

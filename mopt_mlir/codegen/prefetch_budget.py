@@ -6,8 +6,6 @@ multiply-adds in a cycle and has lines of 64 bytes.
 
 from __future__ import annotations
 
-from math import prod
-
 from mopt_mlir.microkernel import Microkernel
 from mopt_mlir.problem import Problem
 
@@ -88,7 +86,7 @@ def power_of_two_from(least: int) -> int:
 
 def stays_in_l2(problem: Problem) -> bool:
     """Whether there are so few weights that they stay in L2 between their uses."""
-    elements = prod(problem.extent(dim) for dim in problem.weights.dims)
+    elements = problem.points(problem.weights.dims)
     return elements * problem.weights.element.size <= LEFT_TO_L2
 
 

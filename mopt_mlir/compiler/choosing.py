@@ -179,7 +179,5 @@ def _host() -> tuple[str, ...]:
 def _version_of(package: str) -> str:
     try:
         return metadata.version(package)
-    except (
-        metadata.PackageNotFoundError
-    ):  # it is there in another way, such as from a build of MLIR
-        return ""
+    except metadata.PackageNotFoundError:
+        return ""  # it is there in another way, such as from a build of MLIR

@@ -173,7 +173,7 @@ def evicted_again(problem: Problem, machine: Machine, plan: Plan) -> tuple[str, 
     kernel, cache = plan.microkernel, machine.cache("L1")
     tensor = scalar_operand(problem, kernel)
     rows = {dim: size for dim, size in kernel.tile.items() if dim in tensor.dims}
-    steps = prod(problem.extent(dim) for dim in problem.reduction_dims)
+    steps = problem.points(problem.reduction_dims)
     tiles = prod(-(-problem.extent(d) // kernel.extent(d)) for d in problem.parallel_dims)
     lines = crowded_lines(tensor, rows, cache)
     return TENSORS[problem.tensors.index(tensor)], float(lines * cache.line * steps * tiles)

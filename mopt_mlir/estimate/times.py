@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from math import prod
 
 from mopt_mlir.estimate.branches import misprediction_cycles
 from mopt_mlir.estimate.residency import evicted_again, resident_volumes
@@ -121,6 +120,6 @@ def _packed_again_seconds(
         return 0.0
     element = problem.weights.element.size
     packed = predicted.volumes["L1"].get("packing", 0.0) / (PACK_PASSES * element)
-    again = packed - prod(problem.extent(dim) for dim in problem.weights.dims)
+    again = packed - problem.points(problem.weights.dims)
     more = pack_cycles(problem, kernel, place) - PACK_CYCLES[place]
     return max(0.0, again) * more / (1e9 * machine.frequency)

@@ -17,7 +17,6 @@ from mopt_mlir.model.microkernel import (
     EVICTED_SUMS_CYCLES,
     ISSUE_NORM,
     LATENCY_NORM,
-    STORE_CYCLES,
     TileCounts,
     TileKind,
     TileOperations,
@@ -27,6 +26,7 @@ from mopt_mlir.model.microkernel import (
     tiles_of,
     waiting_part,
 )
+from mopt_mlir.model.stores import STORE_CYCLES
 from mopt_mlir.model.volume import Pieces, cut
 from mopt_mlir.plan import Plan
 from mopt_mlir.problem import Problem
@@ -94,7 +94,7 @@ def _evicted(problem: Problem, plan: Plan, cache: Cache) -> float:
     """
     if not keeps_sums_in_output(problem, plan.microkernel):
         return 0.0  # sums wait elsewhere, without gaps
-    way = cache.size // cache.ways
+    way = cache.way_bytes
     sizes, tiles, apart = dict(plan.microkernel.tile), 1, 1
     own = conflicting_lines(problem.output, sizes, cache)
     found = 0.0

@@ -96,7 +96,7 @@ class _Judge:
             packs=plan.packing == level.name,
         )
 
-    def merit(self, plan: Plan) -> float:
+    def penalised_cost(self, plan: Plan) -> float:
         """The cost, with a penalty for what overflows."""
         _, part = self.overflow(plan)
         return self.predict(plan).cost * (1 + PENALTY * part)
@@ -104,15 +104,15 @@ class _Judge:
     def adapted(self, plan: Plan) -> Plan:
         """`plan` with better tiles, orders and packing around its microkernel and split, as far as
         single changes within TRIES evaluations lead."""
-        best, merit, tries = plan, self.merit(plan), 0
+        best, least, tries = plan, self.penalised_cost(plan), 0
         improved = True
         while improved and tries < TRIES:
             improved = False
             for _, candidate in self._neighbours(best):
                 tries += 1
-                found = self.merit(candidate)
-                if found < merit:
-                    best, merit, improved = candidate, found, True
+                found = self.penalised_cost(candidate)
+                if found < least:
+                    best, least, improved = candidate, found, True
                     break
                 if tries >= TRIES:
                     break
@@ -192,9 +192,9 @@ def _of_each_shape(judge: _Judge, kernels: Iterable[Move]) -> list[Move]:
     for move in kernels:
         kernel = move[1].microkernel
         shape = kernel.lanes, kernel.extent(kernel.lanes)
-        merit = judge.merit(move[1])
-        if shape not in shapes or merit < shapes[shape][0]:
-            shapes[shape] = merit, move
+        cost = judge.penalised_cost(move[1])
+        if shape not in shapes or cost < shapes[shape][0]:
+            shapes[shape] = cost, move
     ranked = sorted(shapes.values(), key=lambda item: item[0])
     return [move for _, move in ranked[:KERNELS]]
 

@@ -89,8 +89,10 @@ def other_kernels(
         if kernel.lanes not in problem.input.dims:
             if constant_weights:
                 packing = "whole"
+            elif plan.reads_panels:
+                packing = plan.packing
             elif needs_panels(problem, kernel):
-                packing = "whole" if not plan.reads_panels else plan.packing
+                packing = "whole"
         past = plan.nontemporal and streams_whole_vectors(problem.output, kernel)
         changed = replace(plan, microkernel=kernel, packing=packing, nontemporal=past)
         yield other_kernel_text(kernel, plan.microkernel), fitted(problem, changed)

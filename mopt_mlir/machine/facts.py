@@ -9,6 +9,7 @@ import os
 import platform
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from math import ceil
@@ -248,6 +249,13 @@ def affinity() -> frozenset[int]:
     if hasattr(os, "sched_getaffinity"):
         return frozenset(os.sched_getaffinity(0) | _unbound)
     return frozenset(range(os.cpu_count() or 1))
+
+
+def pin(cpu: int) -> None:
+    """Have the calling thread run on a logical CPU, if the OS allows it."""
+    if hasattr(os, "sched_setaffinity"):
+        with suppress(OSError):  # it was taken away meanwhile: the scheduler decides
+            os.sched_setaffinity(0, {cpu})  # 0 is the calling thread
 
 
 @cache

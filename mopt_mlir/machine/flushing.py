@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from contextlib import suppress
 from functools import cache
 
 from mopt_mlir.cache_flush import CacheFlush, FlushedCpus, memory_of
-from mopt_mlir.machine.facts import HostFacts, observe
+from mopt_mlir.machine.facts import HostFacts, observe, pin
 from mopt_mlir.machine.registry import host
 
 
 def host_flush() -> CacheFlush:
     """What flushes the caches of all cores: to be kept while cold runs are measured, no longer."""
-    return CacheFlush(_all_cpus(), largest_cache(), _pin)
+    return CacheFlush(_all_cpus(), largest_cache(), pin)
 
 
 def flush_bytes() -> int:
@@ -38,9 +36,3 @@ def _all_cpus() -> FlushedCpus:
 def largest_cache() -> int:
     """Bytes of this host's largest cache."""
     return max(cache.size for cache in host().caches)
-
-
-def _pin(cpu: int) -> None:
-    if hasattr(os, "sched_setaffinity"):
-        with suppress(OSError):  # it was taken away meanwhile: the scheduler decides
-            os.sched_setaffinity(0, {cpu})  # 0 is the calling thread

@@ -38,6 +38,11 @@ class Cache:
     bandwidth_all: float
     exposed: float | None = None
 
+    @property
+    def way_bytes(self) -> int:
+        """How far apart addresses are that fall on the same set."""
+        return self.size // self.ways
+
 
 @dataclass(frozen=True)
 class Machine:
@@ -247,10 +252,11 @@ def _problems(machine: Machine) -> Iterator[str]:
     """What is wrong with figures that are in their ranges, as `field: why`."""
     if not machine.cpu:
         yield "cpu: is empty"
+    widths = ", ".join(map(str, VECTOR_BITS))
     if machine.vector_bits not in VECTOR_BITS:
-        yield f"vector_bits: {machine.vector_bits} is not one of 128, 256, 512"
+        yield f"vector_bits: {machine.vector_bits} is not one of {widths}"
     if machine.unit_bits is not None and machine.unit_bits not in VECTOR_BITS:
-        yield f"unit_bits: {machine.unit_bits} is not one of 128, 256, 512"
+        yield f"unit_bits: {machine.unit_bits} is not one of {widths}"
     if machine.prefetch_into not in PREFETCH_LEVELS:
         *levels, last = PREFETCH_LEVELS
         known = f"{', '.join(levels)} or {last}"

@@ -87,9 +87,9 @@ def resolve(spec: str, module: Any = None) -> Machine:
 def describe(spec: str, module: Any = None) -> Described:
     """`resolve`, with the source of each figure."""
     named = MachineSpec.parse(spec)
-    machine = _base(named.base, module)
+    found = _base(named.base, module)
     try:
-        return machine.override(named.overrides) if named.overrides else machine
+        return found.override(named.overrides) if named.overrides else found
     except ValueError as error:
         raise UserError(f"machine '{spec}': {error}") from None
 

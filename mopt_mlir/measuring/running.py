@@ -18,7 +18,8 @@ from mopt_mlir.compiler.options import DEFAULTS, CompileOptions
 from mopt_mlir.compiler.trial import time_call
 from mopt_mlir.diagnostics import UserError, describe, emit
 from mopt_mlir.func_ops import functions_of, name_of, public_functions
-from mopt_mlir.lowering.entries import Entry, Parameter, entry_functions
+from mopt_mlir.lowering.entries import entry_functions
+from mopt_mlir.lowering.signature import Entry, Parameter
 from mopt_mlir.machine.flushing import flush_bytes, host_flush
 from mopt_mlir.measuring.memory import check_memory
 from mopt_mlir.measuring.peak import measure_peak

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from threading import Barrier
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from mopt_mlir.machine.facts import pin
 
 if TYPE_CHECKING:
     from mopt_mlir.lowering.function import Function
@@ -42,9 +42,8 @@ class Team:
         barrier = Barrier(len(tasks))
 
         def run(place: int | None, task: Callable[[], object]) -> tuple[float, float]:
-            if place is not None and hasattr(os, "sched_setaffinity"):
-                with suppress(OSError):  # it was taken away meanwhile: the scheduler decides
-                    os.sched_setaffinity(0, {place})  # 0 is the calling thread
+            if place is not None:
+                pin(place)
             barrier.wait()
             start = perf_counter()
             task()

@@ -100,7 +100,7 @@ def can_stream(problem: Problem, machine: Machine, kernel: Microkernel, cores: i
     if problem.accumulates:
         return False
     output = problem.output
-    size = output.element.size * prod(problem.extent(dim) for dim in output.dims)
+    size = output.element.size * problem.points(output.dims)
     kept = next((c for c in machine.caches if size <= usable(machine, c.name)), None)
     serves = kept is None or _streaming_pays(machine, kept, cores)
     return serves and streams_whole_vectors(output, kernel)
@@ -358,7 +358,7 @@ def _packing(
     then read up to the registers and written back as part of a panel, through every cache inside.
     In front of the nest and at L3, which is common to all cores, they share the work.
     """
-    once = prod(problem.extent(dim) for dim in problem.weights.dims)
+    once = problem.points(problem.weights.dims)
     elements = once if packing == "whole" else moved[FILLED_FROM[packing]]["weights"]
     mine = elements / cores if packing in IN_COMMON else elements
     return mine, {

@@ -267,7 +267,7 @@ def joined_dims(problem: Problem) -> tuple[str, ...]:
 def output_runs(problem: Problem, tile: Mapping[str, int]) -> int:
     """Pieces of memory, apart from each other, that tiles of the output write: rows of pixels, of
     channels, or several whole ones that follow each other. Dims that `tile` lacks count as 1."""
-    runs = prod(problem.extent(dim) for dim in problem.output.dims)
+    runs = problem.points(problem.output.dims)
     for dim in joined_dims(problem):
         extent = problem.extent(dim)
         runs = runs // extent * -(-extent // tile.get(dim, 1))

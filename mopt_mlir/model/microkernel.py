@@ -9,20 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import product
-from math import gcd, log2, prod
+from math import gcd, prod
 from typing import NamedTuple
 
 from mopt_mlir.machine.machine import Machine
 from mopt_mlir.microkernel import Microkernel
 from mopt_mlir.model.conflicts import conflicting_lines
+from mopt_mlir.model.stores import output_cycles, store_cycles
 from mopt_mlir.problem import Problem, Tensor
 from mopt_mlir.vector_access import (
-    STORED_IN_PARTS_BYTES,
     keeps_sums_in_output,
-    runs,
-    scalar_offsets,
     scalar_operand,
-    storing_way,
 )
 
 LOOP_CYCLES = 0.25
@@ -79,21 +76,6 @@ written back first. A machine may say otherwise."""
 EVICTED_SUMS_CYCLES = 15.0
 """For each such line of sums. Measured on Zen 5 where later register tiles evict them, when they
 were still loaded before the first outer product: 9 to 17."""
-
-QUEUE_CYCLES = 2.0
-"""For each slot of stores after each other beyond those that a core queues. Measured on Zen 4 with
-512 bits: outer products of 14 to 30 sums, which are stored then, take this longer, wherever in the
-caches the sums go."""
-
-PARTED = 0.5
-"""Part of that where vectors are transposed between the stores. Measured on Zen 4 with 512 bits."""
-
-SHUFFLE_CYCLES = 0.75
-"""Per vector and stage of an in-register transposition. Measured like that, too."""
-
-STORE_CYCLES = 1.0
-"""Per issue slot of a vector store: one per cycle on every machine described here. Where it is
-known how many a core queues, they hide behind what it computes next."""
 
 
 class RegisterWork(NamedTuple):
@@ -262,7 +244,7 @@ def _register_tile(
     *,
     panels: bool,
 ) -> TileOperations:
-    steps = prod(problem.extent(dim) for dim in problem.reduction_dims)
+    steps = problem.points(problem.reduction_dims)
     rows = prod(size for dim, size in tile.items() if dim != kernel.lanes)
     vectors = -(-tile[kernel.lanes] // kernel.vector)
     width = vectors * kernel.vector
@@ -289,7 +271,7 @@ def _register_tile(
         stored_cycles=store_cycles(machine, rows * vectors * slots),
         evicted_cycles=max(store, EVICTED_SUMS_CYCLES) * evicted if in_output else 0.0,
         sum_lines=rows * width * problem.output.element.size / machine.cache("L1").line,
-        finish_cycles=_output_cycles(problem, machine, kernel, tile)
+        finish_cycles=output_cycles(problem, machine, kernel, tile, slots)
         + (0.0 if in_output else store * evicted),
         input=input_,
         weights=weights,
@@ -317,7 +299,7 @@ def _in_place_cycles(
     pitch = weights.pitch(moving[-1]) if moving else None
     if not pitch:
         return 0.0
-    way, pitch = cache.size // cache.ways, pitch * weights.element.size
+    way, pitch = cache.way_bytes, pitch * weights.element.size
     shared: float = (gcd(pitch, way) / way) ** SAME_SETS_POWER
     each = SAME_SETS_CYCLES * shared * waiting_part(slots) + (APART_CYCLES if slots == 1 else 0.0)
     inside = 1 - gcd(pitch, cache.line) / cache.line
@@ -341,43 +323,3 @@ def _grain(problem: Problem, tensor: Tensor, kernel: Microkernel) -> int:
             if dim != kernel.lanes and factor and problem.extent(dim) > 1:
                 steps.append(factor * stride if stride else 1)
     return gcd(*steps)
-
-
-def store_cycles(machine: Machine, slots: int) -> float:
-    """Cycles to store vectors in so many slots after each other."""
-    if machine.queued_stores is None:
-        return STORE_CYCLES * slots
-    return QUEUE_CYCLES * max(0, slots - machine.queued_stores)
-
-
-def parted_store_cycles(machine: Machine, slots: int) -> float:
-    """Cycles to store vectors in so many slots that are transposed between the stores."""
-    return (1.0 if machine.queued_stores is None else PARTED) * store_cycles(machine, slots)
-
-
-def _output_cycles(
-    problem: Problem, machine: Machine, kernel: Microkernel, tile: Mapping[str, int]
-) -> float:
-    """Cycles to store the accumulators of one register tile to the output. (Between visits they are
-    whole registers, wherever they lie.)"""
-    rows = prod(size for dim, size in tile.items() if dim != kernel.lanes)
-    lanes, size = tile[kernel.lanes], problem.output.element.size
-    slots = vector_slots(problem, machine, kernel)
-    way = storing_way(problem, kernel, rows)
-    if way == "vectors":
-        return store_cycles(machine, rows * _stores(kernel, size, lanes) * slots)
-    if way == "elements":
-        return rows * lanes * STORE_CYCLES
-    scalars = scalar_offsets(problem, kernel, tile)
-    lengths = map(len, runs(problem.output, scalars, kernel.vector))
-    accesses = lanes * sum(_stores(kernel, size, length) for length in lengths)
-    registers = rows * -(-lanes // kernel.vector)
-    shuffles = registers * log2(kernel.vector) * SHUFFLE_CYCLES
-    return shuffles + parted_store_cycles(machine, accesses * slots)
-
-
-def _stores(kernel: Microkernel, size: int, count: int) -> int:
-    """Vector stores of `count` elements of `size` bytes that follow each other."""
-    whole, rest = divmod(count, kernel.vector)
-    in_parts = kernel.vector * size <= STORED_IN_PARTS_BYTES
-    return whole + (rest.bit_count() if in_parts else int(rest > 0))

@@ -78,7 +78,7 @@ def _pixel_bytes(problem: Problem, machine: Machine, level: str) -> int:
     channels_last = any(problem.input.pitch(dim) == 1 for dim in channels)
     part = (machine.pixel_room or 0.0) if channels_last else 0.0
     cache = machine.cache(level)
-    return int(part * min(row_pitch(problem, problem.input), cache.size // cache.ways))
+    return int(part * min(row_pitch(problem, problem.input), cache.way_bytes))
 
 
 def cache_bytes(

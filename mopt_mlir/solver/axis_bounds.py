@@ -14,7 +14,7 @@ import numpy as np
 from mopt_mlir.model.footprint import MemoryAxis
 from mopt_mlir.solver.arrays import Floats, Ints
 from mopt_mlir.solver.convex import lower_hull
-from mopt_mlir.solver.touched import touched
+from mopt_mlir.solver.occupied import occupied
 
 Facet = tuple[float, float]
 """`(slope, offset)`, both at least 0: tiles of `n` points bring in `slope * n + offset` or more."""
@@ -86,7 +86,7 @@ Amounts = Listed | Bent
 def of_tile(part: MemoryAxis, taps: int) -> Floats:
     """Elements that a tile of 1, 2, ... image points by `taps` filter points occupies."""
     points = np.arange(1, part.points + 1)
-    return touched(part, points, np.full_like(points, taps)).astype(float)
+    return occupied(part, points, np.full_like(points, taps)).astype(float)
 
 
 @lru_cache(maxsize=512)
@@ -170,6 +170,7 @@ def of_partitions(
     """
     amounts, extent = of_pieces(part, most), part.points
     whole = gcd(part.grain, part.image_pitch)  # what all tiles occupy is a multiple of it
+    lines = facets_of_pieces(part, most)
     limits = np.minimum(sizes, largest)
     some = np.arange(extent % unit, min(extent, points) + 1, unit) if extent % unit else limits[:0]
     found = []
@@ -185,6 +186,5 @@ def of_partitions(
         if part.line:
             total = ceil(total / whole - 1e-9) * whole
         tiles = -(-points // size)
-        facets = facets_of_pieces(part, most)
-        found.append(max(total, *(slope * points + offset * tiles for slope, offset in facets)))
+        found.append(max(total, *(slope * points + offset * tiles for slope, offset in lines)))
     return found

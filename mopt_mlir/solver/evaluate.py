@@ -22,12 +22,12 @@ from mopt_mlir.model.room import line_axes, room_axes, usable
 from mopt_mlir.plan import LEVELS, PLACES_TO_PACK
 from mopt_mlir.problem import OUTPUT, WEIGHTS, Problem
 from mopt_mlir.solver.arrays import Floats, Ints
+from mopt_mlir.solver.occupied import occupied
 from mopt_mlir.solver.packing import PackingCosts
 from mopt_mlir.solver.scenarios import IN_PLACE, IN_PLACE_LEVEL, Scenario, scenarios
 from mopt_mlir.solver.sizes import useful_sizes, with_fewer_lines
 from mopt_mlir.solver.space import Choice, works
 from mopt_mlir.solver.sums import least_waiting_sums, waiting_sums
-from mopt_mlir.solver.touched import touched
 from mopt_mlir.solver.walk import Occupied, Walk, Walker
 from mopt_mlir.vector_access import keeps_sums_in_output, whole_to_pack
 
@@ -222,7 +222,7 @@ class Evaluator:
                     taps = np.ones_like(points)
                     if part.axis.filter is not None:
                         taps = sizes[:, at, self._at[part.axis.filter]]
-                    elements = elements * touched(part, points, taps)
+                    elements = elements * occupied(part, points, taps)
                 total[:, at] += elements
                 if index == WEIGHTS:
                     weights[:, at] = (PACKED_COPIES[level] - 1) * elements

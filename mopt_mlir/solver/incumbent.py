@@ -14,7 +14,7 @@ from mopt_mlir.problem import Problem
 from mopt_mlir.solver.arrays import Floats, Ints
 from mopt_mlir.solver.evaluate import Evaluator
 from mopt_mlir.solver.fitting import first_that_fits
-from mopt_mlir.solver.search import Found, descend, merit
+from mopt_mlir.solver.search import Found, descend, penalised_cost
 from mopt_mlir.solver.space import Choice
 
 DESCENTS = 4
@@ -58,7 +58,7 @@ class Incumbent:
     def from_tiles(self, evaluate: Evaluator, tiles: Ints, gain: float = 0.0) -> None:
         """Descend from a tiling; what is found has to be better by more than `gain`, relative."""
         found = descend(evaluate, evaluate.nest(tiles), self.deadline)
-        if found and (self.found is None or found.merit < (1 - gain) * self.found.merit):
+        if found and (self.found is None or found.penalised < (1 - gain) * self.found.penalised):
             self.found, self.evaluator = found, evaluate
             self.least = min(self.least, found.cost)
 
@@ -71,7 +71,8 @@ class Incumbent:
             evaluate = Evaluator(self.problem, self.machine, choice)
             rounded = [r(sizes / evaluate.unit + 1e-6) for r in (np.rint, np.floor)]
             tiles = evaluate.nest(np.array(rounded).astype(np.int64))
-            starts += zip(merit(evaluate(tiles)).tolist(), (evaluate,) * 2, tiles, strict=True)
+            costs = penalised_cost(evaluate(tiles))
+            starts += zip(costs.tolist(), (evaluate,) * 2, tiles, strict=True)
         for _, evaluate, tiling in sorted(starts, key=lambda start: start[0])[:DESCENTS]:
             if perf_counter() > self.deadline:
                 return

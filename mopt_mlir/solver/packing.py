@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from math import prod
 
 import numpy as np
 
@@ -47,7 +46,7 @@ class PackingCosts:
     @cached_property
     def everything(self) -> float:
         """All weights, in elements."""
-        return float(prod(self.problem.extent(dim) for dim in self.problem.weights.dims))
+        return float(self.problem.points(self.problem.weights.dims))
 
     @cached_property
     def _cycles(self) -> dict[str, float]:

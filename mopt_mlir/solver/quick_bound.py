@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from math import prod
 
 import numpy as np
 
@@ -70,7 +69,7 @@ class QuickBound:
     def _pack_cycles(self, covered: Ints, cores: Ints) -> Floats:
         """Cycles in which the busiest core packs: its part of all weights, or what it covers."""
         weights = self.problem.weights.dims
-        everything = prod(self.problem.extent(dim) for dim in weights)
+        everything = self.problem.points(weights)
         mine = covered[:, [self.problem.names.index(dim) for dim in weights]].prod(axis=1)
         common = min(PACK_CYCLES["whole"], PACK_CYCLES["L3"]) * everything / cores
         return np.asarray(np.minimum(common, min(PACK_CYCLES["L2"], PACK_CYCLES["L1"]) * mine))

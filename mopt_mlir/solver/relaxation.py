@@ -164,7 +164,7 @@ class Formulation(Traffic):
         """
         dims, size = self.problem.weights.dims, self.problem.weights.element.size
         packing = [choice for choice in self.choices if choice.packs]
-        once = prod(self.problem.extent(dim) for dim in dims)
+        once = self.problem.points(dims)
         rates = {
             name: max(c.rates.bytes[name] for c in packing) * self.scale / size for name in MEMORY
         }
@@ -172,7 +172,7 @@ class Formulation(Traffic):
         spanned = [whole_to_pack(self.problem, choice.kernel) for choice in packing]
         for name, taken in self.place.items():
             for dim in self.dims:
-                if name in LEVELS and all(dim in dims for dims in spanned):
+                if name in LEVELS and all(dim in whole for whole in spanned):
                     self.add(self.x[name, dim] >= log(self.problem.extent(dim)) * taken)
             shared = name in IN_COMMON
             cores = max(c.rates.cores for c in packing) if shared else 1
@@ -216,7 +216,7 @@ class Formulation(Traffic):
         )
         weights, taken = self.problem.weights, self.place[place]
         if place not in LEVELS:
-            once = prod(self.problem.extent(dim) for dim in weights.dims)
+            once = self.problem.points(weights.dims)
             return taken * (once * waiting / self.scale)
         block = self.variable(f"block:{place}")  # as a part of what the cache has room for
         self.add(block >= self.held[place] - (1 - taken))

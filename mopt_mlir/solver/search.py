@@ -36,11 +36,11 @@ go to so many, evenly spread; moves of two dims reach those between."""
 
 @dataclass(frozen=True)
 class Found:
-    """A tiling that fits: what it costs in seconds, and its merit for comparing plans."""
+    """A tiling that fits: what it costs in seconds, and the cost by which the search compares."""
 
     tiling: Ints
     cost: float
-    merit: float
+    penalised: float
 
 
 def descend(evaluate: Evaluator, start: Ints, deadline: float = inf) -> Found | None:
@@ -57,14 +57,14 @@ def descend(evaluate: Evaluator, start: Ints, deadline: float = inf) -> Found | 
             if value < inf:
                 candidates = moves(evaluate, current, across_levels=across_levels)
             costs = evaluate(candidates)
-            merits = merit(costs)
-            found = _better(found, candidates, costs, merits)
-            best = int(np.argmin(merits))
-            if merits[best] < value * (1 - 1e-9):
+            penalised = penalised_cost(costs)
+            found = _better(found, candidates, costs, penalised)
+            best = int(np.argmin(penalised))
+            if penalised[best] < value * (1 - 1e-9):
                 break
         else:
             break
-        current, value = candidates[best], float(merits[best])
+        current, value = candidates[best], float(penalised[best])
     return found
 
 
@@ -87,12 +87,12 @@ def with_fewer_sums(evaluate: Evaluator, found: Found, deadline: float = inf) ->
         near = moves(evaluate, found.tiling), exchanges(evaluate, found.tiling)
         tilings = np.concatenate([found.tiling[None], *near])
         costs = evaluate(tilings)
-        merits, sums = merit(costs), evaluate.sums(tilings, costs)
+        penalised, sums = penalised_cost(costs), evaluate.sums(tilings, costs)
         allowed = (costs.overflow <= 1) & (costs.cost <= found.cost)
-        best = int(np.argmin(np.where(allowed, merits + EXPOSED["DRAM"] * sums, inf)))
+        best = int(np.argmin(np.where(allowed, penalised + EXPOSED["DRAM"] * sums, inf)))
         if best == 0:
             break
-        found = Found(tilings[best], float(costs.cost[best]), float(merits[best]))
+        found = Found(tilings[best], float(costs.cost[best]), float(penalised[best]))
     return found
 
 
@@ -118,18 +118,18 @@ def _some(sizes: Ints) -> list[int]:
     return [int(size) for size in sizes[:: -(-len(sizes) // EXCHANGED)]]
 
 
-def merit(costs: Costs) -> Floats:
+def penalised_cost(costs: Costs) -> Floats:
     """What the search minimises: the cost, made worse by overflow and by loops."""
     excess = np.maximum(0.0, costs.overflow - 1)
     penalty = np.where(excess > 0, 1 + OVERFLOW_WEIGHT * excess, 1.0)
     return np.asarray(costs.cost * penalty * (1 + LOOP_WEIGHT * costs.loops))
 
 
-def _better(found: Found | None, tilings: Ints, costs: Costs, merits: Floats) -> Found | None:
+def _better(found: Found | None, tilings: Ints, costs: Costs, penalised: Floats) -> Found | None:
     """`found`, or the best of `tilings` that fits if that is better."""
-    fitting = np.where(costs.overflow <= 1, merits, inf)
+    fitting = np.where(costs.overflow <= 1, penalised, inf)
     best = int(np.argmin(fitting))
-    if fitting[best] < (found.merit if found else inf):
+    if fitting[best] < (found.penalised if found else inf):
         return Found(tilings[best], float(costs.cost[best]), float(fitting[best]))
     return found
 

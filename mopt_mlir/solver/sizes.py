@@ -15,8 +15,8 @@ import numpy as np
 
 from mopt_mlir.model.footprint import MemoryAxis
 from mopt_mlir.solver.arrays import Ints
+from mopt_mlir.solver.occupied import occupied
 from mopt_mlir.solver.space import MOST_TILES, covered_points
-from mopt_mlir.solver.touched import touched
 
 
 @lru_cache(maxsize=256)
@@ -56,10 +56,10 @@ def with_fewer_lines(
             points = np.minimum(np.arange(unit, extent + unit, unit), extent)
             # filters that are a whole line longer end in the same places of a line
             for taps in {*range(1, min(part.taps, part.line) + 1), part.taps}:
-                each = touched(part, points, np.full_like(points, taps))
+                each = occupied(part, points, np.full_like(points, taps))
                 sizes = _with_less(sizes, extent, unit, each, or_as_much=True)
                 full, rest = np.divmod(extent, points)
-                last = np.where(rest, touched(part, rest, np.full_like(rest, taps)), 0)
+                last = np.where(rest, occupied(part, rest, np.full_like(rest, taps)), 0)
                 sizes = _with_less(sizes, extent, unit, full * each + last)
     return sizes
 

@@ -245,7 +245,7 @@ def _grain(problem: Problem, kernel: Microkernel) -> dict[str, int]:
     where all other reduction dims are whole."""
     if not is_transposed(problem, kernel):
         return {}
-    taps = prod(problem.extent(dim) for dim in kernel.reduction[1:])
+    taps = problem.points(kernel.reduction[1:])
     return {kernel.reduction[0]: kernel.vector // gcd(kernel.vector, taps)}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import ceil, exp, log, prod
+from math import ceil, exp, log
 from typing import Any
 
 import numpy as np
@@ -195,7 +195,7 @@ class Traffic(Variables):
         Along a dim that is not whole there are at least as many runs as tiles, for each point of
         the dims outside of it, whatever the tiles of those inside.
         """
-        level, rest = LEVELS[-1], prod(self.problem.extent(d) for d in self.problem.output.dims)
+        level, rest = LEVELS[-1], self.problem.points(self.problem.output.dims)
         most, runs = log(rest), self.variable("runs")
         each = self.of_choice(log(choice.rates.run / self.scale) for choice in self.choices)
         each -= (2 * most + NEGLIGIBLE) * self.past

@@ -14,8 +14,8 @@ import numpy as np
 from mopt_mlir.model.footprint import MemoryAxis
 from mopt_mlir.problem import Problem
 from mopt_mlir.solver.arrays import Ints
+from mopt_mlir.solver.occupied import occupied
 from mopt_mlir.solver.space import Choice
-from mopt_mlir.solver.touched import touched
 
 Pieces = tuple[tuple[Ints, Ints], ...]
 """Sizes of tiles, and how many there are of each, per tiling."""
@@ -135,5 +135,5 @@ def _occupied(part: MemoryAxis, over_image: Tiles, over_filter: Tiles) -> Ints:
     total = np.zeros_like(one)
     for points, n in images:
         for taps, m in filters:
-            total += n * m * touched(part, points, taps)
+            total += n * m * occupied(part, points, taps)
     return total

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mopt_mlir.tools.command_line import (
@@ -67,12 +67,10 @@ def _parser() -> Parser:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from mopt_mlir.output import check_keeps, check_output, write_output
+    from mopt_mlir.output import check_keeps, write_output
     from mopt_mlir.planning.operators import TABLE1
 
     outputs = _outputs(arguments)
-    for path, _ in outputs:
-        check_output(path)
     source = arguments.input
     if source is None:
         if arguments.operator is None:
@@ -113,9 +111,9 @@ def _explained(source: str, arguments: argparse.Namespace) -> tuple[Explanation,
 
 
 def _outputs(arguments: argparse.Namespace) -> list[tuple[str, str]]:
-    """The files to write, and the format of each."""
+    """The files to write, and the format of each. Raises UserError if one cannot be written."""
     from mopt_mlir.diagnostics import UserError
-    from mopt_mlir.output import canonical
+    from mopt_mlir.output import canonical, check_output
 
     outputs = [(canonical(arguments.output), arguments.format)]
     for kind, path in (("html", arguments.html), ("png", arguments.png)):
@@ -123,7 +121,9 @@ def _outputs(arguments: argparse.Namespace) -> list[tuple[str, str]]:
             raise UserError(f"--{kind} needs a file; for standard output use --format {kind}")
         if path is not None:
             outputs.append((path, kind))
-    files = [Path(path).resolve() for path, _ in outputs if path != "-"]
+    for path, _ in outputs:
+        check_output(path)
+    files = [os.path.realpath(path) for path, _ in outputs if path != "-"]
     if len(set(files)) < len(files):
         raise UserError("two outputs go to the same file; name another for one of them")
     if ("-", "png") in outputs and sys.stdout is not None and sys.stdout.isatty():

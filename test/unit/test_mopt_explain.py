@@ -324,6 +324,7 @@ def test_a_machine_file_whose_name_is_not_utf8(run: Run, tmp_path: Path) -> None
         (["sizes.json", "--html", "-"], "--html needs a file; for standard output use --format"),
         (["sizes.json", "--html", "/dev/stdout"], "--html needs a file; for standard output use"),
         (["sizes.json", "--html", "no/a.html"], "no/a.html: error: cannot write it"),
+        (["sizes.json", "--html", "/dev/fd/999"], "/dev/fd/999: error: cannot write it: Bad file"),
         (["sizes.json", "--format", "pdf"], "invalid choice: 'pdf'"),
         (["sizes.json", "--machine", "haswell", "--threads", "99"], "'haswell' has 4 cores; use"),
         (["all.mlir", "--machine", "haswell", "--threads", "99"], "'haswell' has 4 cores; use"),

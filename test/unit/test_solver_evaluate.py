@@ -402,4 +402,4 @@ def test_a_descent_that_is_out_of_time_ends_at_what_fits() -> None:
     early, late = (descend(evaluate, start, deadline) for deadline in (0.0, inf))
     assert early is not None
     assert late is not None
-    assert late.merit < early.merit
+    assert late.penalised < early.penalised

@@ -14,7 +14,7 @@ from mopt_mlir.problem import Problem, conv2d
 from mopt_mlir.solver import exhaustive, proof, solve
 from mopt_mlir.solver.evaluate import Evaluator
 from mopt_mlir.solver.incumbent import Incumbent
-from mopt_mlir.solver.search import Found, merit
+from mopt_mlir.solver.search import Found, penalised_cost
 from mopt_mlir.solver.space import choices
 
 GAP = 0.002
@@ -96,7 +96,7 @@ def test_a_better_tiling_is_kept() -> None:
     best = Incumbent(problem, machine, inf)
     single = evaluate.nest(np.ones((3, len(problem.names)), np.int64))
     costs = evaluate(single[None])
-    best.found = Found(single, float(costs.cost[0]), float(merit(costs)[0]))
+    best.found = Found(single, float(costs.cost[0]), float(penalised_cost(costs)[0]))
     assert best.cost > least
     assert proof.Proof(best, GAP, inf)._of_all_tilings(choice) == pytest.approx(least)
     assert best.cost == pytest.approx(least)
