@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mopt_mlir.bindings import bindings_of
-from mopt_mlir.operations import directly_in, enclosing_module
+from mopt_mlir.operations import directly_in, enclosing_module, find
 
 VISIBILITY = "sym_visibility"
 """The attribute that functions which are private have."""
@@ -29,13 +29,21 @@ def declarations_of(module: Any) -> list[Any]:
     return [op for op in _all_functions(module) if not len(op.regions[0].blocks)]
 
 
-def parameter_given(call: Any, number: int) -> list[Any]:
-    """The parameter that the operand `number` of a `func.call` becomes, if the function is known:
-    one value, or none."""
-    for function in functions_of(enclosing_module(call)):
-        if name_of(function) == call.attributes["callee"].value:
-            return [function.regions[0].blocks[0].arguments[number]]
-    return []
+CALLS = ("func.call", "func.call_indirect")
+
+
+def parameters_given(call: Any, number: int) -> list[Any]:
+    """The parameters that the operand `number` of a call becomes, of the functions that have a
+    body: one value, or none; through a pointer, of all to which there are pointers of its type."""
+    module = enclosing_module(call)
+    if call.name == "func.call_indirect":
+        pointer, number = call.operands[0], number - 1  # which is the first operand
+        constants = find(module, "func.constant") if number >= 0 else []
+        names = {c.attributes["value"].value for c in constants if c.result.type == pointer.type}
+    else:
+        names = {call.attributes["callee"].value}
+    called = (function for function in functions_of(module) if name_of(function) in names)
+    return [function.regions[0].blocks[0].arguments[number] for function in called]
 
 
 def _all_functions(module: Any) -> list[Any]:

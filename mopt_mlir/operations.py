@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import count
 from typing import Any
 
@@ -11,8 +11,17 @@ from mopt_mlir.bindings import bindings_of
 _WITH_ONE_INPUT = ("linalg.broadcast", "linalg.transpose", "tensor.insert_slice")
 """Operations that do not say how many operands are only read, as it is the first."""
 
-BRANCHES = ("scf.execute_region", "scf.if")
+BRANCHES = (
+    *("affine.if", "memref.alloca_scope"),
+    *("scf.execute_region", "scf.if", "scf.index_switch"),
+)
 """Operations whose results are what one of their blocks ends with."""
+
+YIELDS = ("affine.yield", "memref.alloca_scope.return", "scf.yield")
+"""With what blocks of branches and loops end that hand something on."""
+
+LOOPS = ("affine.for", "scf.for")
+"""Loops that count, and carry values from iteration to iteration."""
 
 LOOP_BOUNDS = 3
 """Operands of `scf.for` in front of the initial values."""
@@ -77,25 +86,58 @@ def handed_on(operation: Any, number: int) -> list[Any]:
     name = operation.name
     if name == "arith.select":
         return [operation.result] if number else []
-    if name == "scf.for":
-        return _carried(operation, number - LOOP_BOUNDS) if number >= LOOP_BOUNDS else []
-    if name == "scf.yield":
-        around = operation.parent.operation
-        if around.name == "scf.for":
-            return _carried(around, number)
-        return [around.results[number]] if around.name in BRANCHES else []
+    if name in LOOPS:
+        number -= LOOP_BOUNDS if name == "scf.for" else sum(_segments(operation)[:2])
+        return _carried(operation, number) if number >= 0 else []
+    if name == "scf.while":
+        return [_arguments(operation, 0)[number]]
+    if name == "scf.condition":
+        loop = operation.parent.operation
+        return [loop.results[number - 1], _arguments(loop, 1)[number - 1]] if number else []
+    if name in YIELDS:
+        return _yielded(operation.parent.operation, number)
     if name == "cf.br":
-        return [operation.successors[0].arguments[number]]
+        return _to_blocks(operation, number, [len(operation.operands)])
     if name == "cf.cond_br":
-        condition, first, _ = operation.attributes["operandSegmentSizes"]
-        successor, before = (0, condition) if number < condition + first else (1, condition + first)
-        return [operation.successors[successor].arguments[number - before]] if number else []
+        return _to_blocks(operation, number - 1, _segments(operation)[1:])
+    if name == "cf.switch":
+        cases = operation.attributes["case_operand_segments"]
+        return _to_blocks(operation, number - 1, [_segments(operation)[1], *cases])
     return []
 
 
+def _yielded(around: Any, number: int) -> list[Any]:
+    """What operand `number` of one of YIELDS in an operation becomes."""
+    if around.name in LOOPS:
+        return _carried(around, number)
+    if around.name == "scf.while":
+        return [_arguments(around, 0)[number]]
+    return [around.results[number]] if around.name in BRANCHES else []
+
+
 def _carried(loop: Any, number: int) -> list[Any]:
-    """What an `scf.for` carries from iteration to iteration: its result, and what it is inside."""
-    return [loop.results[number], loop.regions[0].blocks[0].arguments[1 + number]]
+    """What a loop carries from iteration to iteration: its result, and what it is inside."""
+    return [loop.results[number], _arguments(loop, 0)[1 + number]]
+
+
+def _segments(operation: Any) -> list[int]:
+    """How many operands there are of each kind."""
+    return [*operation.attributes["operandSegmentSizes"]]
+
+
+def _arguments(operation: Any, region: int) -> Any:
+    """Those of the first block of a region."""
+    return operation.regions[region].blocks[0].arguments
+
+
+def _to_blocks(branch: Any, number: int, sizes: Iterable[int]) -> list[Any]:
+    """The argument that is given as `number` of all that a branch gives to the blocks behind it,
+    so many to each as `sizes` say; none for what it decides by, in front of these."""
+    for successor, size in zip(branch.successors, sizes, strict=True):
+        if 0 <= number < size:
+            return [successor.arguments[number]]
+        number -= size
+    return []
 
 
 def count_inputs(operation: Any) -> int:

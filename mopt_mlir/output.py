@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 from collections.abc import Iterable, Iterator
@@ -18,6 +19,9 @@ from mopt_mlir.diagnostics import UserError
 
 _STDOUT = ("/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
 """Other names of standard output, which may be a file that has more in it: not to be replaced."""
+
+
+_DESCRIPTOR = re.compile(r"/(?:dev|proc/self)/fd/([0-9]+)")
 
 
 def canonical(path: str | PathLike[str]) -> str:
@@ -36,8 +40,11 @@ def check_output(path: str | PathLike[str]) -> None:
     if not name:
         raise UserError("the name of the output file is empty")
     try:
+        if (number := _descriptor(name)) is not None:
+            os.fstat(number)
+            return
         directory = os.path.dirname(os.path.realpath(name))
-    except OSError as error:  # the working directory was removed
+    except OSError as error:  # it is closed, or the working directory was removed
         raise UserError(f"cannot write it: {error.strerror}", name) from None
     if os.path.isdir(name):
         raise UserError("cannot write it: it is a directory", name)
@@ -57,8 +64,9 @@ def check_keeps(source: str, outputs: Iterable[str | PathLike[str]]) -> None:
     if source == "-" or not os.path.isfile(source):
         return
     for name in map(canonical, outputs):
-        if name != "-" and os.path.realpath(name) == os.path.realpath(source):
-            raise UserError("it would overwrite the input; give the output another name", name)
+        with suppress(OSError):  # the working directory was removed, as `check_output` tells
+            if name != "-" and os.path.realpath(name) == os.path.realpath(source):
+                raise UserError("it would overwrite the input; give the output another name", name)
 
 
 def make_directory(path: Path) -> None:
@@ -72,14 +80,18 @@ def make_directory(path: Path) -> None:
 def write_output(path: str | PathLike[str], data: bytes) -> None:
     """Put `data` into the file `path` at one stroke, or write it to standard output for "-".
 
-    A link is followed, an existing file keeps its permissions, pipes and devices are written to
-    directly. Raises UserError, and leaves `path` as it was, if that is not possible.
+    A link is followed, an existing file keeps its permissions, pipes, devices and open files that
+    are named by their descriptor are written to directly. Raises UserError, and leaves `path` as it
+    was, if that is not possible.
     """
     name = canonical(path)
     check_output(name)
     try:
         if name == "-":
             _write_stdout(data)
+        elif (number := _descriptor(name)) is not None:
+            with os.fdopen(os.dup(number), "wb") as descriptor:
+                descriptor.write(data)
         elif _is_device(name):
             with open(name, "wb") as device:
                 device.write(data)
@@ -170,6 +182,14 @@ def _tidied_up() -> Iterator[None]:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         if told_to_end:
             os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _descriptor(name: str) -> int | None:
+    """The number of the open file that has this name: what is in it already stays there."""
+    if name == "/dev/stderr":
+        return 2
+    found = _DESCRIPTOR.fullmatch(name)
+    return int(found[1]) if found else None
 
 
 def _is_device(name: str) -> bool:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from mopt_mlir.buffers import ALIGNMENT
 from mopt_mlir.diagnostics import UserError
 from mopt_mlir.lowering.arrays import DTYPES, allocate, completed, reach
-from mopt_mlir.lowering.entries import Entry, Parameter
+from mopt_mlir.lowering.signature import Entry, Parameter
 
 
 def random_arguments(entry: Entry, seed: int = 0) -> list[Any]:

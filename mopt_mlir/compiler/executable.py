@@ -10,8 +10,8 @@ from mopt_mlir.wording import instead_of
 
 if TYPE_CHECKING:
     from mopt_mlir.compiler.lowered import LoweredModule
-    from mopt_mlir.lowering.entries import Entry
     from mopt_mlir.lowering.function import Function
+    from mopt_mlir.lowering.signature import Entry
     from mopt_mlir.lowering.target import Target
 
 

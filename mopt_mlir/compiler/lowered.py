@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 from mopt_mlir.diagnostics import NOT_TILED, Diagnostic, UserError, current_sink, emit, sink
 from mopt_mlir.func_ops import name_of, public_functions
 from mopt_mlir.lowering.demands import Requirement
-from mopt_mlir.lowering.entries import Entry, entry_functions, read_entry
+from mopt_mlir.lowering.entries import entry_functions, read_entry
 from mopt_mlir.lowering.kept_requirements import keep_requirements, kept_requirements
 from mopt_mlir.lowering.requirements import requirements
+from mopt_mlir.lowering.signature import Entry
 from mopt_mlir.pipeline.loading import run_passes
 from mopt_mlir.pipeline.pass_registry import create
 

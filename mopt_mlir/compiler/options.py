@@ -94,10 +94,12 @@ class CompileOptions:
     @property
     def planned_machine(self) -> str:
         """The machine to plan for, as `mopt_mlir.machine.resolve` takes it."""
+        from mopt_mlir.lowering.target import of_cpu
+
         spec = MachineSpec.parse(self.machine)
         if spec.base != AUTO or self.cpu is None or self.cpu == HOST:
             return self.machine
-        return str(replace(spec, base=closest_machine(self.cpu)))
+        return str(replace(spec, base=closest_machine(of_cpu(self.cpu))))
 
     def first_passes(self) -> str | Pass:
         """What runs in front of the lowering, for `mopt_mlir.add_passes`."""
@@ -169,28 +171,27 @@ class CompileOptions:
                 "",
                 f"the plan is for vectors of {machine.vector_bits} bits (machine "
                 f"'{machine.name}'), but CPU '{self.cpu or target.cpu}' has {bits}: expect a "
-                f"fraction of its speed; '{closest_machine(self.cpu or target.cpu)}' is a machine "
-                "that fits",
+                f"fraction of its speed; '{closest_machine(target)}' is a machine that fits",
             )
 
 
 DEFAULTS = CompileOptions()
 
 
-def closest_machine(cpu: str) -> str:
-    """The shipped machine for a CPU, by LLVM's name: its own, else that of the nearest ancestor
-    with vectors as wide, else a generic one. Raises UserError as `lowering.target.of_cpu` does."""
-    from mopt_mlir.lowering.target import of_cpu, vector_unit
+def closest_machine(target: Target) -> str:
+    """The shipped machine for a CPU with vectors as wide as that of `target`: its own, else that of
+    the nearest ancestor, else a generic one."""
+    from mopt_mlir.lowering.target import vector_unit
     from mopt_mlir.machine.facts import lineage_of
     from mopt_mlir.machine.registry import names, shipped
 
-    unit = vector_unit(of_cpu(cpu))
+    unit = vector_unit(target)
     files = {name: shipped(name) for name in names()}
     fitting = {name: file for name, file in files.items() if file.machine.vector_bits == unit.bits}
-    own = (name for name, file in fitting.items() if file.machine.cpu == cpu)
+    own = (name for name, file in fitting.items() if file.machine.cpu == target.cpu)
     related = (
         name
-        for ancestor in lineage_of(cpu)
+        for ancestor in lineage_of(target.cpu)
         for name, file in fitting.items()
         if file.microarchitecture == ancestor
     )

@@ -6,14 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from mopt_mlir.lowering.entries import (
-    C_INTERFACE,
-    ENTRY,
-    Entry,
-    entry_functions,
-    read_entry,
-    write_entry,
-)
+from mopt_mlir.lowering.entries import ENTRY, entry_functions, read_entry, write_entry
+from mopt_mlir.lowering.signature import C_INTERFACE, Entry
 from mopt_mlir.operations import directly_in
 
 _READS = {

@@ -137,7 +137,10 @@ def _is_negative(value: Any) -> bool:
 def _known(value: Any) -> int | None:
     """The value of an integer that is constant."""
     operation = defining_op(value)
-    if operation is None or operation.name != "llvm.mlir.constant" or value.type.width > _WORD_BITS:
+    if operation is None or operation.name != "llvm.mlir.constant":
+        return None
+    is_integer = isinstance(value.type, bindings_of(value.type).ir.IntegerType)  # and no vector
+    if not is_integer or value.type.width > _WORD_BITS:
         return None  # the bindings end the process where they cannot tell a value
     known = getattr(operation.attributes["value"], "value", None)
     return known if isinstance(known, int) else None

@@ -16,7 +16,15 @@ from typing import Any
 from mopt_mlir.bindings import bindings_of
 from mopt_mlir.buffers import VIEWS
 from mopt_mlir.lowering.results import has_static_shape
-from mopt_mlir.operations import BRANCHES, ancestors, count_inputs, defining_op, find, inside
+from mopt_mlir.operations import (
+    BRANCHES,
+    YIELDS,
+    ancestors,
+    count_inputs,
+    defining_op,
+    find,
+    inside,
+)
 
 _PARTS = (
     "tensor.cast",
@@ -33,6 +41,9 @@ _REPEATED = (
     *("linalg.generic", "linalg.map", "linalg.reduce", "tensor.generate", "tensor.pad"),
 )
 """Operations that run their body several times, though bufferisation does not know it."""
+
+_CHANGING = ("func.call", "scf.while", "scf.yield")
+"""Operations that may write to a tensor, or hand it on to who does, even if they return none."""
 
 
 def copy_aliases(module: Any) -> None:
@@ -67,7 +78,7 @@ def _may_change(operation: Any) -> bool:
     """Whether what an operation hands on may be in the buffer of a tensor that it takes."""
     if operation.name == "bufferization.to_buffer":
         return "read_only" not in operation.attributes
-    return operation.name == "scf.yield" or any(map(_is_tensor, operation.results))
+    return operation.name in _CHANGING or any(map(_is_tensor, operation.results))
 
 
 def _terminator(region: Any) -> Any:
@@ -80,7 +91,7 @@ def _terminators(branch: Any) -> Iterator[Any]:
     for region in branch.regions:
         for block in region:
             *_, last = block.operations
-            if last.operation.name == "scf.yield":
+            if last.operation.name in YIELDS:
                 yield last.operation
 
 

@@ -13,7 +13,7 @@ from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
 from mopt_mlir.buffers import ALIGNMENT, aligned_bytes
-from mopt_mlir.lowering.entries import Parameter
+from mopt_mlir.lowering.signature import Parameter
 
 Array = NDArray[Any]
 
@@ -78,8 +78,12 @@ class BufferArgument:
         self._shape = parameter.shape
         size = self.dtype.itemsize
         self._strides = tuple(None if s is None else s * size for s in parameter.strides)
-        is_known = None not in (*self._shape, *self._strides)  # whatever the offset
-        self._reach = reach(self._shape, self._strides, size) if is_known else (0, 0)
+        shape = [extent for extent in self._shape if extent is not None]
+        steps = [stride for stride in self._strides if stride is not None]
+        is_known = len(shape) == len(steps) == len(self._shape)  # whatever the offset
+        self._reach = reach(shape, steps, size) if is_known else (0, 0)
+        # then no array is right
+        self._shares = is_known and self._written and _overlap(shape, steps, size)
 
     def bind(self, value: Any) -> Buffer:
         """The memory of `value`, an array or what exports DLPack.
@@ -94,6 +98,7 @@ class BufferArgument:
             and value.shape == self._shape
             and value.strides == self._strides
             and (value.flags.writeable or not self._written)
+            and not self._shares
         ):
             return self._buffer(value, self._reach)
         array, writable = _as_array(value, self._where, self._written)
@@ -106,7 +111,7 @@ class BufferArgument:
             self._check_strides(array)
         if self._written and not writable:
             raise ValueError(f"{self._where}: the function writes to it, but it is read-only")
-        if self._written and _overlaps_itself(array):
+        if self._written and _overlap(array.shape, array.strides, array.itemsize):
             raise ValueError(
                 f"{self._where}: the function writes to it, but elements share memory (its strides "
                 f"are {array.strides} bytes)"
@@ -235,13 +240,13 @@ def reach(shape: Sequence[Any], strides: Sequence[Any], size: int) -> tuple[int,
     return sum(min(step, 0) for step in steps), size + sum(max(step, 0) for step in steps)
 
 
-def _overlaps_itself(array: Array) -> bool:
-    """Whether elements may share memory: whether an axis takes smaller steps than the elements
-    inside of it reach."""
-    inside = array.itemsize
-    axes = zip(map(abs, array.strides), array.shape, strict=True)
+def _overlap(shape: Sequence[int], strides: Sequence[int], size: int) -> bool:
+    """Whether elements of `size` bytes, `strides` bytes apart, may share memory: whether an axis
+    takes smaller steps than the elements inside of it reach."""
+    inside = size
+    axes = zip(map(abs, strides), shape, strict=True)
     for stride, extent in sorted(axis for axis in axes if axis[1] != 1):
-        if stride < inside and array.size:
+        if stride < inside and all(shape):
             return True
         inside += (extent - 1) * stride
     return False

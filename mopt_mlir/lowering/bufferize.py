@@ -17,6 +17,7 @@ from mopt_mlir.func_ops import (
     set_argument_attributes,
 )
 from mopt_mlir.lowering.aliases import copy_aliases, read_where_used
+from mopt_mlir.lowering.parameters import is_stored
 from mopt_mlir.lowering.results import is_buffer, results_to_parameters
 from mopt_mlir.lowering.upstream import run_upstream
 from mopt_mlir.operations import (
@@ -235,9 +236,9 @@ def _variables(module: Any) -> dict[str, Any]:
 def _keep_manual_deallocations(module: Any) -> None:
     """Mark buffers that the module frees itself, which automatic deallocation must not touch."""
     ir = bindings_of(module).ir
-    for op in find(module, "memref.store"):  # of a buffer: nobody knows how long it is in use
-        if (owner := _allocation(op.operands[0])) is not None:
-            owner.attributes[MANUAL] = ir.UnitAttr.get(op.context)
+    for op in find(module, "memref.alloc"):
+        if is_stored(op.result):  # nobody knows how long it is in use
+            op.attributes[MANUAL] = ir.UnitAttr.get(op.context)
     for op in find(module, "memref.dealloc"):
         op.attributes[MANUAL] = ir.UnitAttr.get(op.context)
         if (owner := _allocation(op.operands[0])) is not None:

@@ -33,6 +33,9 @@ class _MethodDefinition(ctypes.Structure):
     )
 
 
+_WORD = (1 << 64) - 1
+
+
 class _Pointers(bytes):
     """Addresses, 8 bytes each: of a function, and of its arguments. `alive` is what these need."""
 
@@ -43,7 +46,8 @@ def calling(address: int, pointers: Sequence[int], alive: Any = None) -> Callabl
     """What calls the native function at `address`, which returns nothing, with `pointers`; it
     keeps `alive` alive. Other threads of Python run meanwhile."""
     definition, code = _definition(len(pointers))
-    values = _Pointers(struct.pack(f"={1 + len(pointers)}Q", address, *pointers))
+    wrapped = (pointer & _WORD for pointer in pointers)  # less than 0 in front of a far offset
+    values = _Pointers(struct.pack(f"={1 + len(pointers)}Q", address, *wrapped))
     values.alive = alive, definition, code  # the cache may have others, of another thread
     function: Callable[[], None] = _new_function()(ctypes.addressof(definition), values, None)
     return function

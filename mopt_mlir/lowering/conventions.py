@@ -17,7 +17,7 @@ from numpy.lib.stride_tricks import as_strided
 
 from mopt_mlir.lowering.arrays import C_TYPES, DTYPES, Array, Buffer, reach
 from mopt_mlir.lowering.builtin import calling
-from mopt_mlir.lowering.entries import Entry, Parameter
+from mopt_mlir.lowering.signature import Entry, Parameter
 
 _SIZES = 3  # where the sizes begin in a descriptor, in words
 

@@ -11,8 +11,9 @@ from mopt_mlir.bindings import bindings_of
 from mopt_mlir.diagnostics import describe
 from mopt_mlir.layouts import is_row_major
 from mopt_mlir.linalg.extract import indexing_maps
-from mopt_mlir.lowering.shapes import Activation, Shape, kept, paddings, product
-from mopt_mlir.lowering.sizes import Size, compute, evaluate, fold, is_known, is_natural
+from mopt_mlir.lowering.shape_rules import kept, paddings, product
+from mopt_mlir.lowering.shapes import Activation
+from mopt_mlir.lowering.sizes import Shape, Size, compute, evaluate, fold, is_known, is_natural
 
 _SLICES = ("tensor.extract_slice", "tensor.insert_slice", "memref.subview")
 

@@ -10,8 +10,8 @@ from typing import Any
 from mopt_mlir.lowering.arrays import Array, Buffer, BufferArgument, ScalarArgument, overlap
 from mopt_mlir.lowering.conventions import Call, preparation
 from mopt_mlir.lowering.demands import Requirement
-from mopt_mlir.lowering.entries import Entry, Parameter
 from mopt_mlir.lowering.jit import LoadedCode
+from mopt_mlir.lowering.signature import Entry, Parameter
 from mopt_mlir.lowering.sizes import Size
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from hashlib import sha256
 from itertools import chain, count
 
-from mopt_mlir.lowering.entries import Entry, Parameter
+from mopt_mlir.lowering.signature import Entry, Parameter
 
 C_NAMES: Mapping[str, str] = {
     "f16": "uint16_t",
@@ -71,14 +71,14 @@ def header_text(entries: Iterable[Entry], name: str) -> str:
     if the function assumes any, and the direction of every buffer.
     """
     entries = tuple(entries)
-    names = {entry.symbol for entry in entries}
+    taken = {entry.symbol for entry in entries}
     ranks = sorted({len(shape) for e in entries if not e.takes_pointers for shape in _buffers(e)})
     parts = [
         "#include <stdbool.h>\n#include <stdint.h>\n",
         '#ifdef __cplusplus\nextern "C" {\n#endif\n',
         _NOTE,
         *map(_descriptor, ranks),
-        *(_declaration(entry, names) for entry in entries),
+        *(_declaration(entry, taken) for entry in entries),
         "#ifdef __cplusplus\n}\n#endif\n",
     ]
     text = "\n".join(parts)
@@ -107,8 +107,8 @@ typedef struct {{ void *allocated; void *aligned; int64_t offset;{sizes} }} {_ME
 """
 
 
-def _declaration(entry: Entry, names: Collection[str]) -> str:
-    """With the types that it needs; `names` are those of all functions."""
+def _declaration(entry: Entry, taken: set[str]) -> str:
+    """With the types that it needs, whose names are added to those that are `taken`."""
     entry = _with_c_names(entry)
     lines = [f"/* {_in_comment(entry.name)}"]
     lines += [f" *   {p.name}: {_description(p)}" for p in entry.parameters]
@@ -124,10 +124,10 @@ def _declaration(entry: Entry, names: Collection[str]) -> str:
         result = C_NAMES[entry.results[0].element] if entry.results else "void"
         parameters = [_pointer(p) for p in entry.parameters]
         return f"{comment}\n{result} {entry.symbol}({', '.join(parameters) or 'void'});\n"
-    return f"{comment}\n{_with_descriptors(entry, names)}"
+    return f"{comment}\n{_with_descriptors(entry, taken)}"
 
 
-def _with_descriptors(entry: Entry, names: Collection[str]) -> str:
+def _with_descriptors(entry: Entry, taken: set[str]) -> str:
     parameters = [
         _scalar(p)
         if p.shape is None
@@ -137,7 +137,7 @@ def _with_descriptors(entry: Entry, names: Collection[str]) -> str:
     result, struct = "void", ""
     if len(entry.results) > 1:
         fields = " ".join(f"{_by_value(r)} {r.name};" for r in entry.results)
-        name = _c_identifier(f"{entry.name}_results", set(names))
+        name = _c_identifier(f"{entry.name}_results", taken)
         struct = f"typedef struct {{ {fields} }} {name};\n"
         parameters.insert(0, f"{name} *{_RESULTS}")
     elif entry.results and entry.results[0].shape is not None:

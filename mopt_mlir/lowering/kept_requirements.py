@@ -14,7 +14,8 @@ from typing import Any
 from mopt_mlir.bindings import bindings_of
 from mopt_mlir.diagnostics import UserError, describe
 from mopt_mlir.lowering.demands import Requirement
-from mopt_mlir.lowering.entries import ENTRY, Parameter, read_entry
+from mopt_mlir.lowering.entries import ENTRY, read_entry
+from mopt_mlir.lowering.signature import Parameter
 from mopt_mlir.lowering.sizes import (
     OPERATIONS,
     Computed,

@@ -8,7 +8,7 @@ from typing import Any
 from mopt_mlir.bindings import bindings_of
 from mopt_mlir.diagnostics import UserError, describe
 from mopt_mlir.func_ops import functions_of, name_of, public_functions
-from mopt_mlir.lowering.entries import C_INTERFACE
+from mopt_mlir.lowering.signature import C_INTERFACE
 from mopt_mlir.operations import enclosing_module, find
 
 _MEMORY = frozenset(("malloc", "free", "memcpy", "memmove", "memset"))

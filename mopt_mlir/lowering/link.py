@@ -29,7 +29,8 @@ def link_shared(code: NativeModule) -> bytes:
         command += ["-o", str(target), str(source), "-Wl,-z,defs", "-lm"]
         if code.needs_openmp:
             runtime = find_openmp()
-            command += [str(runtime), f"-Wl,-rpath,{runtime.parent}"]
+            # not -Wl, which is split at each comma of a path
+            command += [str(runtime), "-Xlinker", "-rpath", "-Xlinker", str(runtime.parent)]
         try:
             done = subprocess.run(
                 command, capture_output=True, text=True, errors="replace", check=False

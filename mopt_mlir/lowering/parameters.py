@@ -7,16 +7,19 @@ from typing import Any
 
 from mopt_mlir.bindings import bindings_of
 from mopt_mlir.buffers import CHECKED, VIEWS
-from mopt_mlir.func_ops import parameter_given
+from mopt_mlir.func_ops import CALLS, parameters_given
 from mopt_mlir.layouts import layout_of
 from mopt_mlir.lowering.values import constant, trips
-from mopt_mlir.operations import handed_on
+from mopt_mlir.operations import LOOPS, handed_on
 
 _SHIFTED = ("memref.reinterpret_cast", "memref.subview", "memref.view")
 """Views that may begin elsewhere than their operand; all others have its first element."""
 
 _BASES = {"memref.load": 0, "memref.store": 1, "vector.load": 0, "vector.store": 1}
 """Which operand of an access the buffer is; its indices are behind it."""
+
+_METADATA = "memref.extract_strided_metadata"
+"""Whose first result is the buffer without its layout."""
 
 _FREEING = ("memref.dealloc", "memref.realloc")
 
@@ -51,9 +54,16 @@ def is_taken_to_be_aligned(buffer: Any) -> bool:
 
 def freeing(buffer: Any) -> Iterator[Any]:
     """The operations that free a buffer, also in functions that it is given to."""
-    for operation, _ in _uses(buffer, _parts):
-        if operation.name in _FREEING:
+    for operation, number in _uses(buffer, _parts):
+        if number == 0 and operation.name in _FREEING:
             yield operation
+
+
+def is_stored(buffer: Any) -> bool:
+    """Whether a buffer, or a part of it, is put into another buffer, also in functions that it is
+    given to."""
+    uses = _uses(buffer, _parts)
+    return any(operation.name == "memref.store" and number == 0 for operation, number in uses)
 
 
 def _uses(buffer: Any, follow: Follow) -> Iterator[tuple[Any, int]]:
@@ -70,20 +80,25 @@ def _uses(buffer: Any, follow: Follow) -> Iterator[tuple[Any, int]]:
 
 
 def _parts(operation: Any, number: int) -> Iterable[Any]:
-    if operation.name == "func.call":
-        return parameter_given(operation, number)
+    if operation.name in CALLS:
+        return parameters_given(operation, number)
     if number == 0 and operation.name in VIEWS:
         return list(operation.results)
+    if operation.name == _METADATA:
+        return [operation.results[0]]
     found = handed_on(operation, number)
     # what a loop begins with is what it ends with only if it does not run, or hands it on
-    return found[1:] if operation.name == "scf.for" and trips(operation) else found
+    return found[1:] if operation.name in LOOPS and trips(operation) else found
 
 
 def _same_start(operation: Any, number: int) -> Iterable[Any]:
     if not _is_sure(operation):
         return []
     if operation.name == "func.call":
-        return parameter_given(operation, number)
+        return parameters_given(operation, number)
+    if operation.name == _METADATA:
+        layout = layout_of(operation.operands[0].type)
+        return [operation.results[0]] if layout is not None and layout.offset == 0 else []
     return [operation.result] if number == 0 and _begins_alike(operation) else []
 
 

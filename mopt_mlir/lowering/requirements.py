@@ -8,13 +8,13 @@ function computes itself (the indices of its own loads, the offsets of slices in
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
 from mopt_mlir.lowering.demands import Requirement, demands_of, unknown
 from mopt_mlir.lowering.shapes import Activation
-from mopt_mlir.lowering.sizes import compute, is_known
+from mopt_mlir.lowering.sizes import Size, compute, fold, is_known
 from mopt_mlir.operations import inside
 
 
@@ -58,18 +58,62 @@ def _where_taken(
 ) -> Requirement | None:
     """What is demanded of an operation in branches whose conditions are known: nothing where one of
     them is not taken."""
-    block, function = operation.block, activation.function.operation
-    size, needed = requirement.size, requirement.needed
-    nothing, something = (0, 1) if size is None else (size, needed)
-    needed = something if needed is None else needed
-    while (around := block.owner.operation) != function:
-        if around.name == "scf.if":
-            taken = activation.number(around.operands[0])
-            if is_known(taken):
-                in_first = block == around.regions[0].blocks[0]
-                choices = (needed, nothing) if in_first else (nothing, needed)
-                needed = compute("select", taken, *choices)
-        block = around.block
+    size = requirement.size
+    nothing = 0 if size is None else size
+    needed = 1 if requirement.needed is None else requirement.needed
+    for taken in _conditions(activation, operation):
+        needed = compute("select", taken, needed, nothing)
     if needed == nothing:
         return None
     return replace(requirement, needed=None if size is None and needed == 1 else needed)
+
+
+def _conditions(activation: Activation, operation: Any) -> Iterator[Size]:
+    """What has to hold, one after the other, for an operation to be carried out where its function
+    is: that the branches and loops are taken which it is in, as far as it is known when."""
+    block = operation.block
+    passed = {block}  # blocks that nothing reaches may follow each other for ever
+    while True:
+        while (before := _only_block_before(block)) is not None and before not in passed:
+            passed.add(before)
+            if is_known(taken := _is_followed_by(activation, before, block)):
+                yield taken
+            block = before
+        around = block.owner.operation
+        if around == activation.function.operation:
+            return
+        if is_known(taken := _is_carried_out(activation, around, block)):
+            yield taken
+        block = around.block
+
+
+def _only_block_before(block: Any) -> Any | None:
+    """The one that a block always comes after, if there is a single one."""
+    before = list(block.predecessors)
+    return before[0] if len(before) == 1 else None
+
+
+def _is_followed_by(activation: Activation, before: Any, block: Any) -> Size:
+    """Whether `block` comes next where `before` ends; 1 if nothing is known."""
+    *_, end = before.operations
+    branch = end.operation
+    if branch.name != "cf.cond_br":
+        return 1
+    condition = activation.number(branch.operands[0])
+    return condition if branch.successors[0] == block else compute("eq", condition, 0)
+
+
+def _is_carried_out(activation: Activation, around: Any, block: Any) -> Size:
+    """Whether an operation carries `block` out, one of its own; 1 if nothing is known."""
+    region = next(i for i, one in enumerate(around.regions) if block in list(one.blocks))
+    if around.name == "scf.if":
+        taken = activation.number(around.operands[0])
+        return compute("eq", taken, 0) if region else taken
+    if around.name == "scf.index_switch":
+        value, cases = activation.number(around.operands[0]), list(around.attributes["cases"])
+        if region:
+            return compute("eq", value, cases[region - 1])
+        return fold("mul", [1, *(compute("ne", value, case) for case in cases)])
+    if around.name == "scf.for" and "unsignedCmp" not in around.attributes:
+        return compute("lt", *map(activation.number, list(around.operands)[:2]))
+    return 1

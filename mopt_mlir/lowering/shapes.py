@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import count
 from typing import Any
 
 from mopt_mlir.bindings import bindings_of
 from mopt_mlir.func_ops import functions_of, name_of
 from mopt_mlir.lowering.arithmetic import computed, is_arithmetic
-from mopt_mlir.lowering.sizes import Extent, Scalar, Size, Unknown, compute, fold, operands_first
-from mopt_mlir.lowering.values import operands_of
+from mopt_mlir.lowering.shape_rules import ALIKE, SHAPES
+from mopt_mlir.lowering.sizes import (
+    Extent,
+    Scalar,
+    Shape,
+    Size,
+    Unknown,
+    operands_first,
+)
 from mopt_mlir.operations import LOOP_BOUNDS, defining_op, inside
 
-Shape = tuple[Size, ...]
-
 _DIMS = ("tensor.dim", "memref.dim")
+_LOOP_VARIABLES = 1  # arguments of the body of a loop in front of what it carries
+
+_DEEPEST = 16
+"""Calls inside of calls that are looked through: a function may call itself without end."""
+
+_MOST = 4096
+"""Activations that one call from outside is looked through: calls by several calls multiply."""
+
 _ACTIVATIONS = count()
 
 
@@ -189,8 +202,8 @@ class Activation:
         if operation is None or not self.is_dynamic(value):
             return None
         operands = list(operation.operands)
-        if operation.name in _ALIKE:
-            found = operands[_ALIKE[operation.name]]
+        if operation.name in ALIKE:
+            found = operands[ALIKE[operation.name]]
         elif operation.name.startswith("linalg."):
             found = operands[len(operands) - len(operation.results) + self._position(value)]
         elif operation.name.startswith(("arith.", "math.")):
@@ -206,8 +219,8 @@ class Activation:
         operation = defining_op(value)
         if operation is None:
             return self._shape_of_iterated(value)
-        if operation.name in _SHAPES:
-            return _SHAPES[operation.name](self, operation)
+        if operation.name in SHAPES:
+            return SHAPES[operation.name](self, operation)
         if operation.name == "func.call":
             return self._shape_of_call(operation, self._position(value))
         if operation.name in ("scf.for", "scf.if"):
@@ -259,135 +272,6 @@ class Activation:
         return activation.shape(_last(activation.function.regions[0]).operands[position])
 
 
-_DEEPEST = 16  # calls inside calls, from where on nothing is known
-_MOST = 4096  # activations that one call from outside is looked through
-_LOOP_VARIABLES = 1  # arguments of its body in front of those
-
-
 def _last(region: Any) -> Any:
     operations = list(region.blocks[0].operations)
     return operations[-1].operation
-
-
-def _allocated(activation: Activation, operation: Any, others: int = 0) -> Shape | None:
-    """Of what is allocated: the sizes that the type leaves open are the first operands, but for so
-    many others."""
-    left = iter(list(operation.operands)[others:])
-    dynamic = bindings_of(operation).ir.ShapedType.get_dynamic_size()
-    return tuple(
-        activation.number(next(left)) if n == dynamic else n for n in operation.result.type.shape
-    )
-
-
-def _allocated_tensor(activation: Activation, operation: Any) -> Shape | None:
-    """Of a copy the shape is that of what it copies."""
-    sizes, copied, _ = operation.attributes["operandSegmentSizes"]
-    if copied:
-        return activation.shape(operation.operands[sizes])
-    return _allocated(activation, operation)
-
-
-def _selected(activation: Activation, operation: Any) -> Shape | None:
-    """Of one of two values as a whole: these may have two sizes."""
-    condition, *choices = operation.operands
-    first, second = map(activation.shape, choices)
-    taken = activation.number(condition)
-    pairs = zip(first, second, strict=True)
-    return tuple(a if a == b else compute("select", taken, a, b) for a, b in pairs)
-
-
-def _sliced(activation: Activation, operation: Any) -> Shape | None:
-    _, sizes, _ = activation.slice(operation, 1)
-    return kept(sizes, operation.result.type)
-
-
-def kept(sizes: Shape, type_: Any) -> Shape | None:
-    """Of the sizes of a slice those that a `type_` of fewer axes has: some that are 1 are dropped,
-    as many as there have to be, where it has none of 1."""
-    found: list[Size] = []
-    dropped = len(sizes) - type_.rank
-    for size in sizes:
-        at = len(found)
-        if size == 1 and dropped and (at == type_.rank or type_.shape[at] != 1):
-            dropped -= 1
-        else:
-            found.append(size)
-    return tuple(found) if len(found) == type_.rank else None
-
-
-def paddings(activation: Activation, operation: Any) -> tuple[Shape, Shape]:
-    """What a `tensor.pad` puts in front and behind along each axis."""
-    dynamic = iter(list(operation.operands)[1:])
-    low, high = (activation.sizes(operation, name, dynamic) for name in ("low", "high"))
-    return low, high
-
-
-def _padded(activation: Activation, operation: Any) -> Shape | None:
-    source = activation.shape(operation.operands[0])
-    sizes = zip(source, *paddings(activation, operation), strict=True)
-    return tuple(fold("add", parts) for parts in sizes)
-
-
-def _reshaped(activation: Activation, operation: Any) -> Shape | None:
-    """Of a new shape that is made of single sizes."""
-    sizes = operands_of(operation.operands[1], "tensor.from_elements")
-    return None if sizes is None else tuple(map(activation.number, sizes))
-
-
-def _transposed(activation: Activation, operation: Any) -> Shape | None:
-    source = activation.shape(operation.operands[0])
-    axes = operation.attributes["permutation"].value.results
-    return tuple(source[axis.position] for axis in axes)
-
-
-def _concatenated(activation: Activation, operation: Any) -> Shape | None:
-    along = operation.attributes["dim"].value
-    shapes = [activation.shape(value) for value in operation.operands]
-    total = fold("add", [shape[along] for shape in shapes])
-    return (*shapes[0][:along], total, *shapes[0][along + 1 :])
-
-
-def _expanded(activation: Activation, operation: Any) -> Shape | None:
-    return activation.sizes(operation, "output_shape", iter(list(operation.operands)[1:]))
-
-
-def _collapsed(activation: Activation, operation: Any) -> Shape | None:
-    source = activation.shape(operation.operands[0])
-    return tuple(
-        product(source[axis.value] for axis in group)
-        for group in operation.attributes["reassociation"]
-    )
-
-
-def product(sizes: Iterable[Size]) -> Size:
-    """The product of sizes, 1 of none."""
-    return fold("mul", [1, *sizes])
-
-
-_ALIKE: Mapping[str, int] = {
-    **dict.fromkeys(("tensor.cast", "memref.cast", "bufferization.clone"), 0),
-    **dict.fromkeys(("bufferization.to_tensor", "bufferization.to_buffer"), 0),
-    **dict.fromkeys(("memref.assume_alignment", "memref.memory_space_cast"), 0),
-    "bufferization.materialize_in_destination": 0,
-    **dict.fromkeys(("tensor.insert_slice", "tensor.insert"), 1),
-}
-"""Which operand the result has the shape of, by operation."""
-
-_SHAPES: Mapping[str, Callable[[Activation, Any], Shape | None]] = {
-    **dict.fromkeys(("tensor.empty", "memref.alloc", "memref.alloca"), _allocated),
-    **dict.fromkeys(("tensor.extract_slice", "memref.subview"), _sliced),
-    **dict.fromkeys(("tensor.expand_shape", "memref.expand_shape"), _expanded),
-    **dict.fromkeys(("tensor.collapse_shape", "memref.collapse_shape"), _collapsed),
-    "bufferization.alloc_tensor": _allocated_tensor,
-    "tensor.generate": _allocated,
-    "memref.realloc": lambda activation, operation: _allocated(activation, operation, 1),
-    "memref.reinterpret_cast": lambda activation, operation: activation.slice(operation, 1)[1],
-    "memref.transpose": _transposed,
-    "memref.view": lambda activation, operation: _allocated(activation, operation, 2),
-    "tensor.splat": lambda activation, operation: _allocated(activation, operation, 1),
-    "arith.select": _selected,
-    "tensor.concat": _concatenated,
-    "tensor.pad": _padded,
-    "tensor.reshape": _reshaped,
-}
-"""Shapes of results by operation."""

@@ -44,6 +44,7 @@ class Unknown:
 
 
 Size = int | Extent | Scalar | Computed | Unknown
+Shape = tuple[Size, ...]
 
 
 def _quotient(a: int, b: int) -> int:

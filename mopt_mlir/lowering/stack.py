@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from mopt_mlir.bindings import bindings_of
+from mopt_mlir.func_ops import CALLS, parameters_given
 from mopt_mlir.operations import ancestors, find
 
 
@@ -40,21 +41,22 @@ def _scope(alloca: Any) -> Any | None:
 
 def _is_passed_on(buffer: Any) -> bool:
     """Whether a block ends with handing `buffer`, or a view of it, on to what comes next, or it is
-    put into another buffer."""
-    for use in buffer.uses:
-        user = use.owner.operation
-        if user.name in ("scf.yield", "scf.condition") or user.name.startswith("cf."):
-            return True
-        if user.name == "memref.store" and use.operand_number == 0:
-            return True
-        if user.name == "memref.alloca_scope.return" and _is_passed_on(
-            user.parent.operation.results[use.operand_number]
-        ):
-            return True
-        if any(
-            str(view.type).startswith("memref") and _is_passed_on(view) for view in user.results
-        ):
-            return True
+    put into another buffer, also in functions that it is given to."""
+    values, seen = [buffer], {buffer}
+    while values:
+        for use in values.pop().uses:
+            user, number = use.owner.operation, use.operand_number
+            if user.name in ("scf.yield", "scf.condition") or user.name.startswith("cf."):
+                return True
+            if user.name == "memref.store" and number == 0:
+                return True
+            found = [view for view in user.results if str(view.type).startswith("memref")]
+            if user.name == "memref.alloca_scope.return":
+                found = [user.parent.operation.results[number]]
+            elif user.name in CALLS:
+                found += parameters_given(user, number)
+            values += [other for other in found if other not in seen]
+            seen |= {*found}
     return False
 
 

@@ -67,7 +67,7 @@ def unroll_reductions(module: Any) -> None:
         body, inner = _body(loop), _inner(loop)
         lower, upper, *_ = loop.operands
         step = constant(loop.operands[2])
-        if step is None or not loop.results or "unsignedCmp" in loop.attributes:
+        if not step or not loop.results or "unsignedCmp" in loop.attributes:
             continue  # a reduction carries sums
         if any(find(operation, *_BULKY) for operation in body if operation not in inner):
             continue

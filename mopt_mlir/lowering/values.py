@@ -4,17 +4,29 @@ from __future__ import annotations
 
 from typing import Any
 
-from mopt_mlir.bindings import Bindings
-from mopt_mlir.operations import defining_op
+from mopt_mlir.bindings import Bindings, bindings_of
+from mopt_mlir.operations import LOOP_BOUNDS, defining_op
 from mopt_mlir.plain_attributes import MOST_BITS
 
 
 def trips(loop: Any) -> int | None:
-    """How often an `scf.for` with constant bounds runs; None if they are not constant."""
-    lower, upper, step = map(constant, list(loop.operands)[:3])
-    if lower is None or upper is None or step is None:
+    """How often an `scf.for` or `affine.for` with constant bounds runs; None if they are not
+    constant, or steps are of 0, as they may be where it never runs."""
+    if loop.name == "affine.for":
+        lower, upper = (_single(loop.attributes[f"{end}BoundMap"]) for end in ("lower", "upper"))
+        step: int | None = loop.attributes["step"].value
+    else:
+        lower, upper, step = map(constant, list(loop.operands)[:LOOP_BOUNDS])
+    if lower is None or upper is None or not step:
         return None
     return max(0, -((lower - upper) // step))
+
+
+def _single(attribute: Any) -> int | None:
+    """The value of an affine map that has one, a constant."""
+    bound, *others = attribute.value.results
+    is_constant = isinstance(bound, bindings_of(attribute).ir.AffineConstantExpr)
+    return int(bound.value) if is_constant and not others else None
 
 
 def constant(value: Any) -> int | None:

@@ -177,3 +177,56 @@ func.func @put_away(%output: memref<4xindex>) {
   }
   return
 }
+
+// So has what another function puts there.
+
+// CHECK-LABEL: llvm.func internal @given_away(
+// CHECK-NOT:     llvm.alloca
+// CHECK:         llvm.cond_br
+// CHECK:         llvm.alloca
+func.func private @given_away(%buffers: memref<4xmemref<1xindex>>) {
+  %zero = arith.constant 0 : index
+  %one = arith.constant 1 : index
+  %four = arith.constant 4 : index
+  scf.while (%i = %zero) : (index) -> index {
+    %more = arith.cmpi slt, %i, %four : index
+    scf.condition(%more) %i : index
+  } do {
+  ^bb0(%i: index):
+    %buffer = memref.alloca() : memref<1xindex>
+    memref.store %i, %buffer[%zero] : memref<1xindex>
+    func.call @put(%i, %buffer, %buffers) : (index, memref<1xindex>, memref<4xmemref<1xindex>>) -> ()
+    %next = arith.addi %i, %one : index
+    scf.yield %next : index
+  }
+  return
+}
+func.func private @put(%i: index, %buffer: memref<1xindex>, %buffers: memref<4xmemref<1xindex>>) {
+  memref.store %buffer, %buffers[%i] : memref<4xmemref<1xindex>>
+  return
+}
+
+// CHECK-LABEL: llvm.func internal @given_away_by_pointer
+// CHECK-NOT:     llvm.alloca
+// CHECK:         llvm.cond_br
+// CHECK:         llvm.alloca
+func.func private @given_away_by_pointer(%buffers: memref<4xmemref<1xindex>>) {
+  %put = func.constant @put : (index, memref<1xindex>, memref<4xmemref<1xindex>>) -> ()
+  %zero = arith.constant 0 : index
+  %one = arith.constant 1 : index
+  %four = arith.constant 4 : index
+  scf.for %i = %zero to %four step %one {
+    %buffer = memref.alloca() : memref<1xindex>
+    memref.store %i, %buffer[%zero] : memref<1xindex>
+    func.call_indirect %put(%i, %buffer, %buffers)
+        : (index, memref<1xindex>, memref<4xmemref<1xindex>>) -> ()
+  }
+  return
+}
+
+func.func @giving_away() {
+  %buffers = memref.alloca() : memref<4xmemref<1xindex>>
+  call @given_away(%buffers) : (memref<4xmemref<1xindex>>) -> ()
+  call @given_away_by_pointer(%buffers) : (memref<4xmemref<1xindex>>) -> ()
+  return
+}

@@ -359,6 +359,17 @@ FORMS = {
         scf.yield %t : {RESULT} }}""",
     "select": f"""CHANGE
       %q = arith.select %always, %a, %a : {RESULT}""",
+    "switch": f"""CHANGE
+      %q = scf.index_switch %c0 -> {RESULT} case 0 {{ scf.yield %a : {RESULT} }}
+        default {{ scf.yield %a : {RESULT} }}""",
+    "while": f"""CHANGE
+      %never = arith.constant false
+      %q = scf.while (%t = %a) : ({RESULT}) -> {RESULT} {{
+        scf.condition(%never) %t : {RESULT}
+      }} do {{
+      ^bb0(%t: {RESULT}):
+        scf.yield %t : {RESULT}
+      }}""",
     "generic": f"""CHANGE
       %e3 = tensor.empty() : {RESULT}
       %q = linalg.generic {{indexing_maps = [affine_map<(a, b, c, d) -> (a, b, c, d)>,
@@ -547,6 +558,52 @@ def test_each_iteration_finds_a_tensor_from_outside_as_it_was(loop, changing):
     np.testing.assert_array_equal(result, [expected] * 3)
 
 
+CHANGING = {
+    "call": f"func.call @change(%s, %out, %i) : ({TENSOR}, memref<3xf32>, index) -> ()",
+    "while": f"""scf.while (%t = %s) : ({TENSOR}) -> () {{
+        func.call @change(%t, %out, %i) : ({TENSOR}, memref<3xf32>, index) -> ()
+        scf.condition(%never)
+      }} do {{
+        scf.yield %s : {TENSOR}
+      }}""",
+}
+"""Operations that change a tensor and have no result."""
+
+
+@pytest.mark.parametrize("loop", LOOPS.values(), ids=LOOPS)
+@pytest.mark.parametrize("changing", CHANGING.values(), ids=CHANGING)
+def test_each_iteration_finds_a_tensor_as_it_was_that_others_change_without_result(changing, loop):
+    result = np.zeros(3, F32)
+    run(
+        f"""
+        func.func private @change(
+            %t: {TENSOR} {{bufferization.writable = true}}, %out: memref<3xf32>, %i: index) {{
+          %c0 = arith.constant 0 : index
+          %one = arith.constant 1.0 : f32
+          %old = tensor.extract %t[%c0] : {TENSOR}
+          %more = arith.addf %old, %one : f32
+          %u = tensor.insert %more into %t[%c0] : {TENSOR}
+          %new = tensor.extract %u[%c0] : {TENSOR}
+          memref.store %new, %out[%i] : memref<3xf32>
+          return
+        }}
+        func.func @f(%x: {TENSOR}, %out: memref<3xf32>) {{
+          %c0 = arith.constant 0 : index
+          %c1 = arith.constant 1 : index
+          %c3 = arith.constant 3 : index
+          %never = arith.constant false
+          %s = arith.addf %x, %x : {TENSOR}
+          {loop}
+            {changing}
+          }}
+          return
+        }}""",
+        np.full(4, 2, F32),
+        result,
+    )
+    assert result.tolist() == [5, 5, 5]
+
+
 def test_what_a_branch_hands_on_from_outside_of_a_loop_is_left_alone():
     result = np.zeros((3, 4), F32)
     run(
@@ -687,9 +744,11 @@ def test_a_convolution_in_a_loop_reads_what_the_loop_has_made(loop):
     np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-4)
 
 
-def test_a_buffer_grows_beside_tensors():
+@pytest.mark.parametrize("has_tensors", [True, False])
+def test_a_buffer_grows(has_tensors):
+    tensors = f"func.func @tensors(%x: {TENSOR}) -> {TENSOR} {{ return %x : {TENSOR} }}"
     text = f"""
-        func.func @tensors(%x: {TENSOR}) -> {TENSOR} {{ return %x : {TENSOR} }}
+        {tensors if has_tensors else ""}
         func.func @f(%n: index, %o: memref<8xf32>) {{
           %c2 = arith.constant 2 : index
           %two = arith.constant 2.0 : f32
@@ -706,9 +765,37 @@ def test_a_buffer_grows_beside_tensors():
     np.testing.assert_array_equal(o, [2, 2, 0, 0, 0, 0, 0, 0])
 
 
-def test_buffers_in_a_buffer_are_not_freed_while_it_is_in_use():
+PUT = {
+    "itself": "memref.store %b, %all[%i] : memref<64xmemref<1xindex>>",
+    "selected": """%c = memref.alloc() : memref<1xindex>
+      memref.store %i, %c[%c0] : memref<1xindex>
+      %odd = arith.trunci %n : i64 to i1
+      %s = arith.select %odd, %b, %c : memref<1xindex>
+      memref.store %s, %all[%i] : memref<64xmemref<1xindex>>""",
+    "by a function": """func.call @put(%i, %b, %all)
+      : (index, memref<1xindex>, memref<64xmemref<1xindex>>) -> ()""",
+    "by a pointer": """%put = func.constant @put
+      : (index, memref<1xindex>, memref<64xmemref<1xindex>>) -> ()
+      func.call_indirect %put(%i, %b, %all)
+      : (index, memref<1xindex>, memref<64xmemref<1xindex>>) -> ()""",
+    "by a branch": """%s = affine.if affine_set<() : (1 >= 0)>() -> memref<1xindex> {
+        affine.yield %b : memref<1xindex>
+      } else {
+        affine.yield %b : memref<1xindex>
+      }
+      memref.store %s, %all[%i] : memref<64xmemref<1xindex>>""",
+}
+"""%b, or another buffer that holds the same, is in %all at %i."""
+
+
+@pytest.mark.parametrize("put", PUT.values(), ids=PUT)
+def test_buffers_in_a_buffer_are_not_freed_while_it_is_in_use(put):
     text = f"""
         func.func @tensors(%x: {TENSOR}) -> {TENSOR} {{ return %x : {TENSOR} }}
+        func.func private @put(%i: index, %b: memref<1xindex>, %all: memref<64xmemref<1xindex>>) {{
+          memref.store %b, %all[%i] : memref<64xmemref<1xindex>>
+          return
+        }}
         func.func @f(%o: memref<64xindex>) {{
           %c0 = arith.constant 0 : index
           %c1 = arith.constant 1 : index
@@ -717,7 +804,8 @@ def test_buffers_in_a_buffer_are_not_freed_while_it_is_in_use():
           scf.for %i = %c0 to %c64 step %c1 {{
             %b = memref.alloc() : memref<1xindex>
             memref.store %i, %b[%c0] : memref<1xindex>
-            memref.store %b, %all[%i] : memref<64xmemref<1xindex>>
+            %n = arith.index_cast %i : index to i64
+            {put}
           }}
           scf.for %i = %c0 to %c64 step %c1 {{
             %b = memref.load %all[%i] : memref<64xmemref<1xindex>>

@@ -12,7 +12,7 @@ from mopt_mlir import UserError
 from mopt_mlir.compiler.ahead_of_time import compile_to_file
 from mopt_mlir.compiler.carried import compare_plans
 from mopt_mlir.compiler.options import CompileOptions, closest_machine
-from mopt_mlir.lowering.target import host, of_cpu
+from mopt_mlir.lowering.target import Target, host, of_cpu
 from mopt_mlir.pipeline.loading import load_module
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -34,7 +34,13 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
     ],
 )
 def test_the_closest_machine_to_a_cpu(cpu, machine):
-    assert closest_machine(cpu) == machine
+    assert closest_machine(of_cpu(cpu)) == machine
+
+
+@pytest.mark.parametrize(("cpu", "machine"), [("znver4", "znver3"), ("generic", "generic-avx2")])
+def test_the_closest_machine_has_the_vectors_that_a_hypervisor_leaves(cpu, machine):
+    features = "+avx2,+fma,-avx512f" if cpu == "generic" else "-avx512f"
+    assert closest_machine(Target(cpu, features)) == machine
 
 
 def test_the_machine_follows_the_cpu_unless_it_is_given():

@@ -232,6 +232,44 @@ def test_what_is_written_to_has_memory_for_each_element():
     assert memory[:6].tolist() == [0, 1, 2, 0, 1, 2]
 
 
+def test_a_type_whose_elements_share_memory_is_only_read():
+    shared = "memref<2x3xf32, strided<[1, 1]>>"
+    module = mopt_mlir.compile(
+        f"""func.func @read(%a: {shared}, %b: memref<2x3xf32>) {{
+          memref.copy %a, %b : {shared} to memref<2x3xf32>
+          return
+        }}
+        func.func @write(%a: memref<2x3xf32>, %b: {shared}) {{
+          memref.copy %a, %b : memref<2x3xf32> to {shared}
+          return
+        }}""",
+        passes="",
+    )
+    array = np.lib.stride_tricks.as_strided(np.arange(4, dtype=F32), (2, 3), (4, 4))
+    module["read"](array, dense := np.zeros((2, 3), F32))
+    assert dense.tolist() == [[0, 1, 2], [1, 2, 3]]
+    with pytest.raises(ValueError, match=r"'b': .* elements share memory"):
+        module["write"](dense, array)
+
+
+def test_a_buffer_may_begin_far_in_front_of_its_first_element():
+    far = "memref<3xf32, strided<[1], offset: 40000000000000>>"
+    module = mopt_mlir.compile(
+        f"""func.func @pointers(%a: {far}, %b: memref<3xf32>) {{
+          memref.copy %a, %b : {far} to memref<3xf32>
+          return
+        }}
+        func.func @descriptors(%a: {far}, %b: memref<?xf32>) {{
+          memref.copy %a, %b : {far} to memref<?xf32>
+          return
+        }}""",
+        passes="",
+    )
+    for name in ("pointers", "descriptors"):
+        module[name](np.arange(3, dtype=F32), result := np.zeros(3, F32))
+        assert result.tolist() == [0, 1, 2]
+
+
 def test_strides_must_be_those_of_the_type():
     function = mopt_mlir.compile(STRIDED, passes="")["first"]
     memory, out = np.arange(40, dtype=F32).reshape(4, 10), np.zeros(3, F32)

@@ -137,6 +137,53 @@ def test_a_buffer_that_is_returned_is_never_the_callers_own():
     assert a.tolist() == [0, 1, 2]
 
 
+def test_integers_in_vectors_are_added_and_multiplied_by_constants():
+    function = compile(
+        """func.func @f(%a: memref<4xi32>) {
+          %c0 = arith.constant 0 : index
+          %one = arith.constant dense<[1, -2, 3, 4]> : vector<4xi32>
+          %three = arith.constant dense<3> : vector<4xi32>
+          %v = vector.load %a[%c0] : memref<4xi32>, vector<4xi32>
+          %s = arith.addi %v, %one : vector<4xi32>
+          %p = arith.muli %s, %three : vector<4xi32>
+          vector.store %p, %a[%c0] : memref<4xi32>, vector<4xi32>
+          return
+        }""",
+        passes=NO_TILING,
+    )["f"]
+    function(a := np.arange(4, dtype=np.int32))
+    assert a.tolist() == [3, -3, 15, 21]
+
+
+def test_a_loop_with_steps_of_0_may_never_run():
+    function = compile(
+        """func.func @f(%p: i1, %v: vector<4xf32>, %out: memref<4xf32>) {
+          %c0 = arith.constant 0 : index
+          %c4 = arith.constant 4 : index
+          scf.if %p {
+            scf.for %i = %c0 to %c4 step %c0 {
+              vector.store %v, %out[%c0] : memref<4xf32>, vector<4xf32>
+            }
+            %x = memref.load %out[%c0] : memref<4xf32>
+            %sums = scf.for %i = %c0 to %c4 step %c0 iter_args(%sum = %v) -> vector<4xf32> {
+              %s = vector.outerproduct %v, %x, %sum {kind = #vector.kind<add>} : vector<4xf32>, f32
+              scf.yield %s : vector<4xf32>
+            }
+            vector.store %sums, %out[%c0] : memref<4xf32>, vector<4xf32>
+          }
+          return
+        }
+        func.func @g(%p: i1, %out: memref<4xf32>) {
+          %v = arith.constant dense<1.0> : vector<4xf32>
+          func.call @f(%p, %v, %out) : (i1, vector<4xf32>, memref<4xf32>) -> ()
+          return
+        }""",
+        passes=NO_TILING,
+    )["g"]
+    function(False, result := np.zeros(4, F32))
+    assert result.tolist() == [0, 0, 0, 0]
+
+
 def test_a_tensor_is_handed_on_by_a_loop():
     function = compile(
         """func.func @f(%a: tensor<3xf32>, %n: index) -> tensor<3xf32> {

@@ -444,6 +444,8 @@ def test_names_in_headers_are_those_of_c_and_unique(run, language):
         "func.func @NAMES_H(%x: f32) { return }\n"
         'func.func @"2f"(%y: memref<?xf32>) -> (f32, f32) {\n  %z = arith.constant 1.0 : f32\n'
         "  return %z, %z : f32, f32\n}\n"
+        "func.func @_2f(%y: memref<?xf32>) -> (f32, f32) {\n  %z = arith.constant 1.0 : f32\n"
+        "  return %z, %z : f32, f32\n}\n"
         'func.func @"a*/ (b"(%x: f32) { return }\n'
     )
     assert run("names.mlir", "-o", "names.o", "--header", "names.h", "--machine", "haswell")[0] == 0

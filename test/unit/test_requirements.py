@@ -465,6 +465,82 @@ FLIPPED_TOO_FAR = indexed("memref<?x?xf32>", "(n, -i + 6)")
 ROWS_FLIPPED = indexed("memref<?x8xf32>", "(-n + 3, i)")
 
 
+COPY = "memref.copy %a, %b : memref<?xf32> to memref<?xf32>"
+HEAD = """
+func.func @f(%a: memref<?xf32>, %b: memref<?xf32>, %k: index) {
+  %zero = arith.constant 0 : index
+  %one = arith.constant 1 : index
+"""
+IF_ALIKE = f"""
+{HEAD}
+  %n = memref.dim %a, %zero : memref<?xf32>
+  %m = memref.dim %b, %zero : memref<?xf32>
+  %same = arith.cmpi eq, %n, %m : index
+  cf.cond_br %same, ^copy, ^end
+^copy:
+  cf.br ^then
+^then:
+  {COPY}
+  cf.br ^end
+^end:
+  return
+}}
+"""
+UNLESS_NEGATIVE = f"""
+{HEAD}
+  %out = arith.cmpi slt, %k, %zero : index
+  cf.cond_br %out, ^end, ^copy
+^copy:
+  {COPY}
+  cf.br ^end
+^end:
+  return
+}}
+"""
+AROUND_AGAIN = f"""
+{HEAD}
+  cf.br ^loop(%zero : index)
+^loop(%i: index):
+  {COPY}
+  %next = arith.addi %i, %one : index
+  %more = arith.cmpi slt, %next, %k : index
+  cf.cond_br %more, ^loop(%next : index), ^end
+^end:
+  return
+^apart:
+  cf.br ^never
+^never:
+  {COPY}
+  cf.br ^apart
+}}
+"""
+IN_A_LOOP = f"""
+{HEAD}
+  scf.for %i = %one to %k step %one {{
+    {COPY}
+  }}
+  return
+}}
+"""
+IN_A_CASE = f"""
+{HEAD}
+  scf.index_switch %k
+  case 2 {{
+    {COPY}
+    scf.yield
+  }}
+  case 5 {{
+    scf.yield
+  }}
+  default {{
+    {COPY}
+    scf.yield
+  }}
+  return
+}}
+"""
+
+
 def function(source: str):
     with sink(lambda _: None):  # what is not tiled is no matter here
         return compile(source, machine="generic-avx2")["f"]
@@ -524,6 +600,11 @@ def ones(*shape: int):
         (FLIPPED_TOO_FAR, (ones(2, 9), ones(2, 8)), "'linalg.generic' .*at least 10 .*has 9"),
         (ROWS_FLIPPED, (ones(3, 8), ones(2, 8)), "'linalg.generic' .*at least 4 elements .*has 3"),
         (ROWS_FLIPPED, (ones(9, 8), ones(5, 8)), "'linalg.generic' .*at least 10 .*has 9"),
+        (UNLESS_NEGATIVE, (ones(3), ones(2), 0), "'memref.copy' .*needs 3 elements .*has 2"),
+        (AROUND_AGAIN, (ones(3), ones(2), 0), "'memref.copy' .*needs 3 elements .*has 2"),
+        (IN_A_LOOP, (ones(3), ones(2), 2), "'memref.copy' .*needs 3 elements .*has 2"),
+        (IN_A_CASE, (ones(3), ones(2), 2), "'memref.copy' .*needs 3 elements .*has 2"),
+        (IN_A_CASE, (ones(3), ones(2), 3), "'memref.copy' .*needs 3 elements .*has 2"),
     ],
 )
 def test_sizes_that_do_not_fit_are_refused(source, arguments, message):
@@ -586,6 +667,13 @@ def test_sizes_that_do_not_fit_are_refused(source, arguments, message):
         (FLIPPED, (ones(2, 8), ones(2, 8))),
         (ROWS_FLIPPED, (ones(4, 8), ones(2, 8))),
         (ROWS_FLIPPED, (ones(3, 8), ones(0, 8))),
+        (IF_ALIKE, (ones(3), ones(2), 0)),
+        (UNLESS_NEGATIVE, (ones(3), ones(2), -1)),
+        (AROUND_AGAIN, (ones(3), ones(3), 2)),
+        (IN_A_LOOP, (ones(3), ones(2), 1)),
+        (IN_A_LOOP, (ones(3), ones(3), 2)),
+        (IN_A_CASE, (ones(3), ones(2), 5)),
+        (IN_A_CASE, (ones(3), ones(3), 2)),
     ],
 )
 def test_sizes_that_fit_are_accepted(source, arguments):

@@ -8,9 +8,10 @@ import sys
 import pytest
 
 from mopt_mlir.bindings import bindings
-from mopt_mlir.diagnostics import file_of
+from mopt_mlir.diagnostics import UserError, file_of
 from mopt_mlir.lowering.target import known_cpus
 from mopt_mlir.machine import facts
+from mopt_mlir.output import write_output
 
 
 @pytest.mark.parametrize("name", ["a.mlir", "é.mlir", "a b", "a\\b", "\\FF", 'with "quotes"'])
@@ -62,6 +63,50 @@ def test_what_somebody_else_binds_has_one_core(bound, monkeypatch):
     facts.remember_affinity()
     bound()
     assert len(facts.affinity()) == 1
+
+
+@pytest.mark.parametrize("name", ["/dev/stderr", "/dev/fd/9", "/proc/self/fd/9"])
+def test_an_open_file_by_its_descriptor_is_not_replaced(tmp_path, name):
+    log, source = tmp_path / "log", tmp_path / "f.mlir"
+    source.write_text("module {\n}\n")
+    code = "import sys; from mopt_mlir.tools.mopt_opt import main; sys.exit(main())"
+    opened = "2>&1" if name == "/dev/stderr" else "9>&1"
+    script = f'exec "$@" {opened}'
+    with log.open("wb", buffering=0) as file:
+        file.write(b"head\n")
+        command = ["sh", "-c", script, "sh", sys.executable, "-c", code, str(source), "-o", name]
+        assert subprocess.run(command, stdout=file).returncode == 0
+        file.write(b"tail\n")
+    assert log.read_text() == "head\nmodule {\n}\ntail\n"
+
+
+def test_a_descriptor_that_is_closed_is_an_error(tmp_path):
+    with pytest.raises(UserError, match=r"^/dev/fd/999: error: cannot write it: Bad file desc"):
+        write_output("/dev/fd/999", b"")
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("mopt_compile", ["{source}", "-o", "x.so"]),
+        ("mopt_explain", ["--operator", "R9", "--html", "x.html"]),
+        ("mopt_opt", ["{source}", "-o", "x.mlir"]),
+    ],
+)
+def test_a_working_directory_that_was_removed_is_told(tmp_path, tool, arguments):
+    source, gone = tmp_path / "f.mlir", tmp_path / "gone"
+    source.write_text("module {\n}\n")
+    gone.mkdir()
+    code = (
+        "import os, sys; "  # what is imported is found by then
+        f"from mopt_mlir.tools.{tool} import main; "
+        f"os.chdir({str(gone)!r}); os.rmdir({str(gone)!r}); sys.exit(main())"
+    )
+    command = [sys.executable, "-c", code, *(a.format(source=source) for a in arguments)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    file = arguments[-1]
+    message = f"{file}: error: cannot write it: No such file or directory\n"
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", message)
 
 
 def test_standard_output_by_its_name_is_not_replaced(tmp_path):
