@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import inf
 
 import numpy as np
 
@@ -63,6 +64,8 @@ def challenge(problem: Problem, machine: Machine, plan: Plan, number: int) -> Ch
         best = sorted(best, key=lambda found: found[0])[:PREDICTED]
         if count >= number:
             break
+    if not best:
+        return Challenge(0, inf, inf)
     predicted = [
         predict(problem, machine, plan_of(evaluate, tiling, plan.threads)).cost
         for _, evaluate, tiling in best

@@ -28,9 +28,12 @@ PEERS_PYTHON = ROOT / ".venv-bench" / "bin" / "python"
 """Where `make bench-peers` installs the peers."""
 
 _GENERATOR = (
-    *(f"{name}.py" for name in ("plan", "microkernel", "vector_access", "loop_nest", "buffers")),
-    *(f"{name}/**/*.py" for name in ("codegen", "compiler", "linalg", "lowering")),
+    *(f"{name}.py" for name in ("buffers", "func_ops", "layouts", "loop_nest", "microkernel")),
+    *(f"{name}.py" for name in ("normal_form", "operations", "plain_attributes", "plain_data")),
+    *(f"{name}.py" for name in ("plan", "problem", "vector_access")),
+    *(f"{name}/**/*.py" for name in ("codegen", "compiler", "linalg", "lowering", "passes")),
 )
+"""What the code of a given plan depends on, from where the package looks for its parts."""
 
 _FOR_ALL = {
     # Results stay on the heap from call to call. Otherwise large ones are unmapped, and page faults
@@ -125,6 +128,14 @@ def commit() -> str | None:
     return head + ("-dirty" if _git("status", "--porcelain", "--untracked-files=no") else "")
 
 
+def short_commit(commit: str | None) -> str:
+    """What `commit` says, with a hash of ten digits."""
+    if commit is None:
+        return "unknown"
+    digits, dirty, _ = commit.partition("-dirty")
+    return digits[:10] + dirty
+
+
 def provenance(machine: Machine) -> dict[str, str]:
     """Hashes of what plans for `machine` and their code depend on, beside the arguments: a commit
     tells only where no file differs from it, and the name of a CPU nothing of a calibration."""
@@ -142,14 +153,18 @@ def provenance(machine: Machine) -> dict[str, str]:
 @cache
 def generator_version() -> str:
     """A hash of the sources that the code of a given plan depends on."""
+    digest = sha256()
+    for path in generator_sources():
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:_HASH_DIGITS]
+
+
+def generator_sources() -> list[Path]:
+    """These sources, of which `passes` may lie beside the package."""
     import mopt_mlir
 
-    digest = sha256()
-    root = Path(str(mopt_mlir.__file__)).parent
-    for pattern in _GENERATOR:
-        for path in sorted(root.glob(pattern)):
-            digest.update(path.read_bytes())
-    return digest.hexdigest()[:_HASH_DIGITS]
+    roots = [Path(root) for root in mopt_mlir.__path__]
+    return [path for at in _GENERATOR for root in roots for path in sorted(root.glob(at))]
 
 
 def _git(*arguments: str) -> str | None:

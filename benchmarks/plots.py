@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from io import BytesIO
+from math import isnan
 from typing import Any
 
 from .bandwidth import DRAM
@@ -69,6 +70,11 @@ def bars(comparison: Comparison, reference: str) -> bytes:
     return _svg((inches, _BAR_HEIGHT), draw)
 
 
+def _known(interval: float | None) -> float:
+    """Half of an interval; 0 where a single round leaves it open."""
+    return 0.0 if interval is None or isnan(interval) else interval
+
+
 def _bars_of(
     axes: Any,
     rows: Sequence[Mapping[str, Record]],
@@ -80,7 +86,7 @@ def _bars_of(
     pairs = [(i, r[peer], r[reference]) for i, r in enumerate(rows) if peer in r]
     places = [i + shift for i, _, _ in pairs]
     heights = [record.gflops_mean / base.gflops_mean for _, record, base in pairs]
-    errors = [(record.ci95 or 0) / base.gflops_mean for _, record, base in pairs]
+    errors = [_known(record.ci95) / base.gflops_mean for _, record, base in pairs]
     axes.bar(
         places,
         heights,

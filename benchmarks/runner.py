@@ -24,7 +24,7 @@ from .protocol import Configuration
 from .results import Record, Results, check_continues
 from .summary import Summary
 from .timing import WARM_UP
-from .workloads import Workload
+from .workloads import Workload, is_right
 
 if TYPE_CHECKING:
     from mopt_mlir.machine import Machine
@@ -46,7 +46,6 @@ BUSY = 0.5
 
 _ELEMENT_BYTES = 4
 _SEED = 0
-_WRONG = 1.0  # in units of the error that rounding can explain
 
 
 @dataclass(frozen=True)
@@ -242,7 +241,7 @@ class _Contest:
             if answer is not None:
                 affordable = max(int(request.seconds / answer["run_seconds"]), LEAST_RUNS)
                 runs = min(request.repeat, affordable, REGISTRY[peer].most_runs or affordable)
-                yield _Entrant(peer, answer, runs, runs < request.repeat)
+                yield _Entrant(peer, answer, runs, affordable < request.repeat)
 
     def _take_turn(self, entrant: _Entrant, turn: int) -> None:
         count = share(entrant.runs, turn)
@@ -277,7 +276,6 @@ class _Contest:
         summary = Summary.of(entrant.seconds, workload.flops)
         peak, moved = median(self.peaks), compulsory_bytes(workload)
         limit = roofline(workload.flops, moved, peak, self.head["bandwidths"][DRAM])
-        of_bound = answer["error_of_bound"]
         return Record(
             operator=workload.name,
             protocol=configuration.protocol.value,
@@ -291,7 +289,7 @@ class _Contest:
             max_rel_err=answer["max_rel_err"],
             share_of_peak=summary.median / peak,
             share_of_roofline=summary.median / limit,
-            is_correct=of_bound is not None and of_bound < _WRONG,
+            is_correct=is_right(answer["error_of_bound"]),
             isa=configuration.isa,
             flops=workload.flops,
             bytes=moved,

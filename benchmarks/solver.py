@@ -25,6 +25,7 @@ from mopt_mlir.plan import GAP, TIME_LIMIT, Plan
 from mopt_mlir.planning.operators import TABLE1, read_list
 from mopt_mlir.problem import Problem, conv2d
 from mopt_mlir.solver import solve
+from mopt_mlir.tools.command_line import Parser, run_tool
 
 from .certificates import challenge
 from .environment import ROOT, core_cpus, cpu_model, own_versions, today
@@ -70,17 +71,12 @@ LAYOUTS = (("nchw", "fchw"), ("nhwc", "hwcf"))
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the benchmark on `argv`: 0, or 1 if a bound was found to be wrong, or after a message."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = Parser(prog="benchmarks.solver", description=__doc__.splitlines()[0])
     parser.add_argument("--json", type=Path, default=Path("build/bench-solver.json"))
     parser.add_argument("--document", type=Path, default=ROOT / "docs" / "model.md")
     parser.add_argument("--certificates", type=int, default=CERTIFICATES, metavar="N")
     parser.add_argument("--operators", nargs="+", help="only these operators of Table 1")
-    arguments = parser.parse_args(argv)
-    try:
-        return _run(arguments)
-    except UserError as error:
-        print(f"benchmarks.solver: error: {error}", file=sys.stderr)
-        return 1
+    return run_tool(parser, _run, argv)
 
 
 def _run(arguments: argparse.Namespace) -> int:
@@ -178,8 +174,9 @@ def _challenged(problem: Problem, machine: Machine, plan: Plan, number: int) -> 
     assert plan.prediction is not None
     bound = plan.prediction.lower_bound
     found = challenge(problem, machine, plan, number)
-    if min(found.least, found.predicted) < bound * (1 - 1e-9):
-        raise UserError(f"a plan of {found.least} s refutes the bound of {bound} s: {problem}")
+    least = min(found.least, found.predicted)
+    if least < bound * (1 - 1e-9):
+        raise UserError(f"a plan of {least} s refutes the bound of {bound} s: {problem}")
     return found.plans
 
 

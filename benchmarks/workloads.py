@@ -144,6 +144,12 @@ class Workload:
         return float(np.abs(result - reference).max() / bound)
 
 
+def is_right(error: float | None) -> bool:
+    """Whether rounding can explain an error in units of what it can (see `Workload.error`); that of
+    a NaN, which JSON has as None, it cannot."""
+    return error is not None and error <= 1
+
+
 def aligned(shape: tuple[int, ...], dtype: Any) -> Array:
     """An uninitialised array whose first element is at a multiple of ALIGNMENT."""
     size = int(np.prod(shape)) * np.dtype(dtype).itemsize

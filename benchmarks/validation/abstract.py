@@ -29,31 +29,33 @@ from .tables import number, percent
 
 _FIRST = """\
 Predictions are those of today's model, also for trials by which it was mended; plans are those that
-were chosen on the day of a trial.
+were chosen on the day of a trial. Terms are explained under [Method](#method).
 """
 
 _ITEMS = """\
 - The plan that the compiler took on the day of a trial is at least as fast as the best of
   {samples} random plans in {wins} cases, a case being an operator in a trial; {advantage}
   times as fast in the geometric mean of a trial.
-- Against the fastest of all plans that were timed with it, it loses {own} (means of trials), or
-  {own_apart} where other rounds say how fast that one is than those that made it the fastest. In
-  {ours} cases that is the plan itself or another candidate of the same solver. (There may be faster
-  plans outside of the sample and the candidates.)
+- Against the fastest of all plans that were timed with it, it loses {own} (means of trials). Part
+  of that is chance, as the fastest of many measurements is a lucky one: {own_apart} if some rounds
+  say which plan is the fastest, and others how fast it is. In {ours} cases the fastest is the plan
+  itself or another candidate of the same solver. (There may be faster plans outside of the sample
+  and the candidates.)
 - Predicted and measured times of random plans have rank correlations of {correlation}
   (medians of trials; the worst operator of all has {least}); with the time to compute alone,
   without memory, it would be {compute}. Those of good plans, which take up to {good} times as long
   as the best, have {good_correlation}, and {good_compute} with the time to compute alone.
-- To pick the fastest of {samples} random plans takes more than that. What is lost by the model's
-  choice among them misses {missed} figures below (four for each trial). Its mean loss is {sample},
-  or {sample_apart} by other rounds; the objective that the solver minimises would lose {objective},
-  more in {better} trials. Of the choices that lose more than {usual_loss:.0%}, {losing} in all,
-  {noise} may be noise{unknown}, and {unusual} come from an error that is unusual for good plans of
-  the operator; the rest come from errors that these usually have
+- Such correlations are not enough to pick the fastest of {samples} random plans. What is lost by
+  the model's choice among them misses {missed} figures below (four for each trial). Its mean loss
+  is {sample}, or {sample_apart} by other rounds; the objective that the solver minimises would lose
+  {objective}, more in {better} trials. Of the choices that lose more than {usual_loss:.0%},
+  {losing} in all, {noise} may be noise{unknown}, and {unusual} come from an error that is unusual
+  for good plans of the operator; the rest come from errors that these usually have
   ([which]({data}/misjudged.md)).
-- Where a memory limits a random plan, the volume that is predicted to come from it is off by
-  {volume} at most, in the median of a trial, against simulated caches; by {simulated} where it is
-  the simulated volumes that say which memory that is (of ten plans or more each).
+- The volume that is predicted to come from the memory that a random plan keeps busy for longest
+  (computing may take longer still) is off by {volume} at most, in the median of a trial, against
+  simulated caches; by {simulated} where it is the simulated volumes that say which memory that is
+  (of ten plans or more each).
 - The fastest of five candidates is {gain} times as fast as the own plan, by the rounds that make it
   the fastest.
 """

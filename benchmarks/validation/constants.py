@@ -11,7 +11,7 @@ from mopt_mlir.codegen.prefetch import pixels as prefetch_pixels
 from mopt_mlir.estimate import branches, residency, times, visits
 from mopt_mlir.lowering import unroll
 from mopt_mlir.machine import by_name
-from mopt_mlir.model import cost, microkernel, packing, rates, room
+from mopt_mlir.model import cost, microkernel, packing, rates, room, stores
 from mopt_mlir.solver import incumbent
 from mopt_mlir.vector_access import SHARED_SETS_BYTES
 
@@ -296,13 +296,13 @@ def _zen4() -> Rows:
         ],
         [
             "stores in a row that do not wait, on Zen 4, and what a further one waits",
-            f"{zen4.queued_stores} slots, {microkernel.QUEUE_CYCLES:g} cycles for each slot",
+            f"{zen4.queued_stores} slots, {stores.QUEUE_CYCLES:g} cycles for each slot",
             "microkernels that store 4 to 30 vectors of 512 bits, Zen 4",
         ],
         [
             "of what stores wait, where output is transposed between them; a stage that shuffles a "
             "vector",
-            f"{microkernel.PARTED:.0%}, {microkernel.SHUFFLE_CYCLES:g} cycles",
+            f"{stores.PARTED:.0%}, {stores.SHUFFLE_CYCLES:g} cycles",
             "a convolution of 8 to 40 channels, with 19 register tiles, Zen 4, AVX-512",
         ],
         [

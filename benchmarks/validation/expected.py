@@ -18,19 +18,19 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class Expected:
     """Of one plan: the solver's `prediction`, bytes by resource and tensor with what caches keep
-    beyond their tiles (`resident`), and the seconds of DRAM that are due to no volume
-    (`runs_seconds`)."""
+    beyond their tiles, and sums that wait in memory (`resident`), and what DRAM takes in the
+    prediction beside moving what tiles bring in (`beside_seconds`)."""
 
     prediction: Prediction
     resident: Mapping[str, Mapping[str, float]]
-    runs_seconds: float
+    beside_seconds: float
 
     @staticmethod
     def of(problem: Problem, machine: Machine, plan: Plan) -> Expected:
         found = breakdown(problem, machine, plan)
         prediction = prediction_of(problem, machine, plan, found)
         resident = resident_volumes(problem, machine, plan, prediction)
-        return Expected(prediction, resident, found.runs_seconds)
+        return Expected(prediction, resident, found.runs_seconds + found.sums_seconds)
 
     def moved(self, resource: str) -> float:
         """Bytes, with what caches keep."""
@@ -50,7 +50,7 @@ class Expected:
         """The same, if a resource has as many bytes to move as `moved` says."""
 
         def seconds(name: str) -> float:
-            beside = self.runs_seconds if name == "DRAM" else 0.0
+            beside = self.beside_seconds if name == "DRAM" else 0.0
             by_tiles = self.prediction.seconds[name] - beside
             return by_tiles * moved(name) / self.moved_by_tiles(name)
 

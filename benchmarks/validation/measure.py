@@ -31,7 +31,7 @@ from ..operators import problem_of
 from ..protocol import Configuration, Protocol
 from ..runner import BUSY, fma_peak, rotated, sizes_of
 from ..workers import WorkerError
-from ..workloads import Workload
+from ..workloads import Workload, is_right
 from .counters import Counters
 from .planned import machine_for
 from .process import Pair, PlanProcess
@@ -47,7 +47,6 @@ from .records import (
     Start,
     Subject,
     appending,
-    is_right,
     joined,
     operator_of,
 )

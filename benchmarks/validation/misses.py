@@ -21,10 +21,11 @@ ENOUGH = 4
 
 NOISE = "may be noise"
 OBJECTIVE = "the objective's"
+OLDER = "an older model's"
 UNKNOWN = "too few good plans"
 MISJUDGED = "an unusual error"
 USUAL = "usual errors"
-REASONS = (NOISE, OBJECTIVE, UNKNOWN, MISJUDGED, USUAL)
+REASONS = (NOISE, OBJECTIVE, OLDER, UNKNOWN, MISJUDGED, USUAL)
 
 MISS_COLUMNS = (
     "operator",
@@ -81,7 +82,7 @@ class Miss:
         if isnan(self.noise) or self.loss <= NOTICEABLE * self.noise:
             return NOISE
         if self.best.prediction.cost < self.chosen.prediction.cost:
-            return OBJECTIVE
+            return OLDER if self.best.objective < self.chosen.objective else OBJECTIVE
         if isnan(self.usual):
             return UNKNOWN
         if max(self.error(self.chosen), -self.error(self.best)) > self.tolerance:
@@ -110,7 +111,8 @@ def miss_rows(misses: Iterable[Miss]) -> Rows:
     """Two lines for each: the choice, and the plan that beats it."""
     rows: Rows = []
     for miss in misses:
-        lost = f"{percent(miss.loss)} +- {percent(miss.noise)}"
+        noise = "" if isnan(miss.noise) else f" +- {percent(miss.noise)}"
+        lost = percent(miss.loss) + noise
         usual = "" if isnan(miss.usual) else percent(miss.usual)
         head = [miss.verdict.name, lost, miss.reason, usual]
         rows += [

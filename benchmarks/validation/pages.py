@@ -51,8 +51,9 @@ def _losses(trial: Trial, found: Findings) -> Sections:
     counters = any(p.counters for v in trial.verdicts for p in v.points.values())
     wrong = sum(verdict.wrong for verdict in trial.verdicts)
     plans = sum(len(verdict.points) for verdict in trial.verdicts) + wrong
+    never = sum(f.subject.key not in v.points for v in trial.verdicts for f in v.failed)
     yield (
-        f"{plans} plans, of which {wrong} gave wrong results; {len(trial.failed)} more could not "
+        f"{plans} plans, of which {wrong} gave wrong results; {never} more could not "
         f"be measured. Hardware counters: {'recorded' if counters else 'none on this host'}.\n"
     )
     foremost = [point for verdict in trial.verdicts for point in verdict.foremost(5)]
@@ -142,7 +143,8 @@ def _comparison(name: str, one: Comparison, found: Findings) -> Sections:
     yield (
         f"Mean GFLOP/s of {head['arguments']['repeat']} runs with 95% confidence intervals, caches "
         f"{'flushed before each' if configuration.cold else 'warm'}; {machine['cpu']}, planned for "
-        f"as `{machine['planned_for']['cpu']}`, commit {head['commit']}, {head['date'][:10]}.\n"
+        f"as `{machine['planned_for']['cpu']}`, commit {head['commit'] or 'unknown'}, "
+        f"{head['date'][:10]}.\n"
     )
     versions = {record.peer: record.version for record in one.results.records}
     titles = ", ".join(f"{REGISTRY[peer].title} {versions[peer]}" for peer in one.peers)

@@ -114,9 +114,11 @@ beside the plan that beats it, and why. *Error*: by how much a plan takes longer
 beyond what other good sampled plans of the operator do on average; *usual error*: the standard
 deviation of theirs.
 
-- *May be noise*: it loses at most {noticeable:g} standard errors of what is lost.
+- *May be noise*: it loses at most {noticeable:g} standard errors of what is lost, or these are not
+  known, as there were too few rounds.
 - *The objective's*: predicted times prefer the plan that beats it; what the solver minimises, by
   which own plans are chosen, does not. (Choices among samples are by predicted times.)
+- *An older model's*: both prefer the plan that beats it today, unlike when it was chosen.
 - *Too few good plans*: fewer than {enough} others, which cannot say what is usual.
 - *An unusual error*: the choice takes longer than predicted, or the other plan less, by more than
   the interval that has 95% of plans with usual errors. That is for plans that nobody picked; these
@@ -208,10 +210,10 @@ there, with what was measured how.
 SECTION_10 = """\
 What differs from Sec. 10 of the paper: where TVM takes part, MetaSchedule has tuned it for each
 operator with 64 trials and warm caches, as it does by default, which takes minutes (`make
-bench-tvm` installs it, and `mopt-bench run --peers tvm` tunes it), and not AutoTVM with 1000; one
-and two cores, not 8 and 16, as the hosts have no more; clocks are not fixed; and two kinds of
-operators are read otherwise. R8 is the 1x1 layer with stride 2 that ResNet-18 has, where the paper
-prints a 3x3 one, and the layers of MobileNet, which it calls depthwise, are run as full
+bench-tvm` installs it, and `mopt-bench run --peers tvm --json FILE` tunes it), and not AutoTVM with
+1000; one and two cores, not 8 and 16, as the hosts have no more; clocks are not fixed; and two
+kinds of operators are read otherwise. R8 is the 1x1 layer with stride 2 that ResNet-18 has, where
+the paper prints a 3x3 one, and the layers of MobileNet, which it calls depthwise, are run as full
 convolutions of the sizes that it prints.
 """
 

@@ -178,11 +178,6 @@ def joined(records: Sequence[Record]) -> dict[str, Measurement]:
     }
 
 
-def is_right(error: float | None) -> bool:
-    """Whether rounding can explain the error of a result; None, which was a NaN, it cannot."""
-    return error is not None and error <= 1
-
-
 def _largest(errors: Sequence[float | None]) -> float | None:
     known = [error for error in errors if error is not None]
     return max(known) if len(known) == len(errors) else None

@@ -100,8 +100,9 @@ def loss_apart(chosen: Passes, rivals: Sequence[Passes]) -> float:
     count = min(map(len, rivals), default=0)
     if count < 2:
         return nan
-    if len(chosen) != count:  # it met in other rounds only, which say nothing of the rivals
-        chosen = [[ratio for one in chosen for ratio in one]] * count
+    if len(chosen) == 1:  # it met in its first rounds only, which say nothing of the rivals
+        chosen = [*chosen] * count
+    count = min(count, len(chosen))  # the last passes may be missing
     losses = []
     for judge in range(count):
         best = min(rivals, key=lambda passes: _median_without(passes, judge))

@@ -13,6 +13,7 @@ from mopt_mlir.model.cost import MEMORY
 from mopt_mlir.wording import counted
 
 from ..comparison import SIZES, describe_sizes
+from ..environment import short_commit
 from ..latency import MEMORY as MEMORY_CHAIN
 from ..latency import PARTS
 from ..runner import sizes_of
@@ -119,7 +120,7 @@ def machine_rows(trials: Iterable[Trial]) -> Rows:
         machine = trial.head["machine"]
         planned = machine["planned_for"]
         caches = ", ".join(f"{c['name']} {c['size'] >> 10} KiB" for c in planned["caches"])
-        commit, day = (trial.head["commit"] or "unknown")[:10], trial.head["date"][:10]
+        commit, day = short_commit(trial.head["commit"]), trial.head["date"][:10]
         vectors = f"{planned['vector_bits']}-bit"
         cpu = f"`{planned['cpu']}`"
         plans = max((len(verdict.sample) for verdict in trial.verdicts), default=0)

@@ -15,7 +15,7 @@ from mopt_mlir.model.cost import predict
 from mopt_mlir.problem import Problem
 
 from ..operators import problem_of
-from ..workloads import Workload
+from ..workloads import Workload, is_right
 from . import statistics
 from .expected import Expected
 from .judgement import Flow, Point, Trial, Verdict
@@ -30,7 +30,6 @@ from .records import (
     Record,
     Simulated,
     Start,
-    is_right,
     joined,
     operator_of,
     passes,

@@ -155,6 +155,12 @@ def test_what_is_wrong_is_in_no_plot(results):
     plots.roofline(Comparison.of(alone))
 
 
+def test_rates_of_a_single_round_have_no_interval_in_plots(results):
+    pytest.importorskip("matplotlib", reason="plots need the extra `plot`")
+    results.records[:] = [replace(one, ci95=float("nan")) for one in results.records]
+    assert {"201", "181"} <= texts_of(plots.bars(Comparison.of(results), "onednn"))
+
+
 def test_ratios_are_of_the_rounds_that_both_made(results):
     """The host is half as fast after the first round, which is all that a slow peer runs in."""
     rounds = [[1.0] * 3, *([[2.0] * 3] * 9)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import errno
 import json
 import os
@@ -15,14 +16,21 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+import mopt_mlir
 from benchmarks import environment, runner, workers
 from benchmarks.crew import Crew, Progress, unsuitable
-from benchmarks.environment import available_cpus, provenance, worker_environment
+from benchmarks.environment import (
+    available_cpus,
+    generator_sources,
+    provenance,
+    worker_environment,
+)
 from benchmarks.operators import read_operators
 from benchmarks.peers.interface import Prepared
 from benchmarks.protocol import Configuration, Protocol
 from benchmarks.results import Results, check_continues
 from benchmarks.runner import Request, compulsory_bytes, measure_operator, run_benchmark
+from benchmarks.timing import WARM_UP
 from benchmarks.worker import Session, flush_of
 from benchmarks.workers import Worker, WorkerError
 from benchmarks.workloads import Workload
@@ -110,6 +118,7 @@ def test_plain_loops_are_not_run_more_often_than_says_something():
     crew = PlayedCrew({"mopt": played(), "mlir": played()})
     measured(crew, repeat=50)
     assert sum(run["count"] for run in crew.runs_of("mlir")) == 3
+    assert {run["drop"] for run in crew.runs_of("mlir")} == {WARM_UP}  # there is time for more
 
 
 def test_a_record_has_rates_and_shares():
@@ -393,6 +402,23 @@ def test_results_of_another_model_or_calibration_are_not_continued(tmp_path):
         check_continues(head, head | {"model": "c"}, tmp_path)
     with pytest.raises(UserError, match="measured with machine figures b, and this is c"):
         check_continues(head, head | {"machine figures": "c"}, tmp_path)
+
+
+def test_the_generator_is_all_that_the_code_of_a_plan_depends_on():
+    """Of single modules: those that its packages import, but for messages and the like."""
+    sources = generator_sources()
+    names = {
+        node.module
+        for path in sources
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("mopt_mlir.")
+    }
+    single = {path.stem for path in Path(mopt_mlir.__file__).parent.glob("*.py")}
+    imported = {name.removeprefix("mopt_mlir.") for name in names} & single
+    beside = {"bindings", "cache_directory", "diagnostics", "output", "unicode_text", "wording"}
+    assert imported - {path.stem for path in sources} <= beside
+    assert "operations" in imported
+    assert {path.parent.name for path in sources} >= {"codegen", "prefetch", "lowering", "passes"}
 
 
 def test_what_plans_depend_on_is_told_apart(monkeypatch):

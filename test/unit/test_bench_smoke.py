@@ -10,7 +10,7 @@ import pytest
 from benchmarks import smoke
 
 CHECKED = {"operator": "R1", "compile_seconds": 0.5, "error": 0.25}
-RECORD = {"table1": [CHECKED], "random": [CHECKED], "import_seconds": 0.1}
+RECORD = {"resnet": [CHECKED], "table1": [CHECKED], "random": [CHECKED], "import_seconds": 0.1}
 
 
 @pytest.mark.parametrize(
@@ -38,15 +38,17 @@ def test_what_cannot_be_checked_or_written_is_refused_before(
     assert message in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("part", ["resnet", "random"])
 @pytest.mark.parametrize(("error", "code"), [(0.25, 0), (1.5, 1), (float("nan"), 1)])
 def test_what_is_wrong_is_told_and_written(
+    part: str,
     error: float,
     code: int,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    record = {**RECORD, "random": [{**CHECKED, "error": error}]}
+    record = {**RECORD, part: [{**CHECKED, "error": error}]}
     monkeypatch.setattr(smoke, "measure", lambda number: {**record, "number": number})
     path = tmp_path / "new" / "a.json"
     assert smoke.main(["--random", "7", "--json", str(path)]) == code

@@ -20,14 +20,21 @@ def rounds_of(uncertainty: float) -> tuple[float, ...]:
     return 1 - off, 1.0, 1.0, 1 + off
 
 
-def trial(*plans: tuple[float, float], uncertainty: float = 0.01, own: bool = False) -> Trial:
+def trial(
+    *plans: tuple[float, float],
+    uncertainty: float = 0.01,
+    own: bool = False,
+    objectives: tuple[float, ...] | None = None,
+) -> Trial:
     """An operator with plans of so many predicted seconds that are off by such a factor's logarithm
-    each; the first is the own one, if there is one."""
+    each; the first is the own one, if there is one. Without `objectives` each costs the solver more
+    than the one before."""
     points = {
         str(turn): SimpleNamespace(
             key=str(turn),
             seconds=predicted * exp(error),
             prediction=SimpleNamespace(cost=predicted),
+            objective=1.0 + turn if objectives is None else objectives[turn],
             sampled=not (own and turn == 0),
             final=False,
             passes=(rounds_of(uncertainty),),
@@ -91,6 +98,9 @@ def test_the_objective_is_to_blame_where_predicted_times_know_better():
     found = trial((1.0, 0.0), (0.95, 0.0), *OTHERS, own=True)
     assert [miss.reason for miss in misses.own_misses(found)] == [misses.OBJECTIVE]
     assert not list(misses.sample_misses(found))
+    costs = (1.0, 0.9, *(1.0 for _ in OTHERS))
+    today = trial((1.0, 0.0), (0.95, 0.0), *OTHERS, own=True, objectives=costs)
+    assert [miss.reason for miss in misses.own_misses(today)] == [misses.OLDER]
     slower = trial((1.0, 0.05), (1.0, 0.0), *OTHERS, own=True)
     assert [miss.reason for miss in misses.own_misses(slower)] == [misses.USUAL]
 

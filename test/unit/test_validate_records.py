@@ -21,6 +21,7 @@ from benchmarks.validation.records import (
     passes,
     read,
 )
+from benchmarks.workloads import is_right
 from mopt_mlir import UserError
 from mopt_mlir.microkernel import Microkernel
 from mopt_mlir.plan import Level, Plan
@@ -76,7 +77,7 @@ def test_the_largest_error_of_all_passes_counts(errors, largest, right):
     measured = [replace(RECORDS[3], error=error) for error in errors]
     (found,) = joined(measured).values()
     assert found.error == largest
-    assert records.is_right(found.error) == right
+    assert is_right(found.error) == right
 
 
 def test_another_host_does_not_continue_it(path):

@@ -29,6 +29,7 @@ from benchmarks.validation import (
     volume_tables,
 )
 from benchmarks.validation.command_line import main
+from benchmarks.validation.expected import Expected
 from benchmarks.validation.measure import PROTOCOL
 from benchmarks.validation.records import (
     FORMAT,
@@ -49,7 +50,7 @@ from mopt_mlir import UserError
 from mopt_mlir.estimate import estimate
 from mopt_mlir.estimate.residency import resident_volumes
 from mopt_mlir.machine import by_name
-from mopt_mlir.model.cost import MEMORY, predict
+from mopt_mlir.model.cost import MEMORY, breakdown, predict
 
 WORKLOAD = Workload("R0", k=32, h=14, w=14, c=32, r=3, s=3)
 SIZES = {"n": 1, "k": 32, "h": 14, "w": 14, "c": 32, "r": 3, "s": 3,
@@ -349,8 +350,25 @@ def test_the_slowest_memory_is_the_one_whose_volume_takes_longest(tmp_path):
     seconds = {"L1": 1.0, "L2": 2.0, "L3": 1.0, "DRAM": 2.5}
     predicted = replace(flow.expected.prediction, seconds=seconds)
     expected = replace(flow.expected, prediction=predicted, resident=predicted.volumes)
-    assert replace(expected, runs_seconds=0.0).slowest_memory == "DRAM"
-    assert replace(expected, runs_seconds=1.0).slowest_memory == "L2"
+    assert replace(expected, beside_seconds=0.0).slowest_memory == "DRAM"
+    assert replace(expected, beside_seconds=1.0).slowest_memory == "L2"
+
+
+def test_sums_that_wait_in_memory_take_its_time_once():
+    """Where nothing is packed and nothing stays in a cache, bytes of DRAM are those of tiles and of
+    sums, which take the time of both."""
+    problem = mopt_mlir.conv2d(k=64, h=28, w=28, c=64, r=3, s=3)
+    plan = mopt_mlir.solve(problem, MACHINE)
+    halves = [
+        replace(one, tile={**problem.extents, **one.tile, "c": min(one.tile.get("c", 64), 32)})
+        for one in plan.levels
+    ]
+    plan = replace(plan, levels=tuple(halves))
+    found = breakdown(problem, MACHINE, plan)
+    assert found.sums_seconds > 0
+    expected = Expected.of(problem, MACHINE, plan)
+    by_tiles = expected.prediction.seconds["DRAM"] - expected.beside_seconds
+    assert by_tiles == pytest.approx(found.moving_seconds("DRAM"))
 
 
 def test_volumes_are_judged_where_a_memory_is_the_slowest_by_simulation_as_well(tmp_path):
@@ -823,6 +841,30 @@ def test_what_today_s_model_likes_and_only_first_rounds_know_is_told(tmp_path):
     assert "Of the 5 plans that today's model likes best, five of each operator, 1 met in" in text
 
 
+def test_a_plan_that_fails_after_its_first_rounds_is_counted_once(tmp_path):
+    trial, paths = trial_of(tmp_path, (1.0,) * 5)
+    assert "6 plans, of which 0 gave wrong results; 0 more could not be measured" in text_of(trial)
+    other = Subject("R0", "sample", replace(OWN, nontemporal=not OWN.nontemporal))
+    with appending(paths[0], {"kind": MEASUREMENTS, **HEAD}) as (_, log):
+        log(Failed(other, "it crashed"))
+    (trial,) = trials.read_trials(paths)
+    assert "6 plans, of which 0 gave wrong results; 1 more could not be measured" in text_of(trial)
+
+
+def test_a_commit_with_changes_is_told(tmp_path):
+    trial, _ = trial_of(tmp_path, (1.0,) * 5)
+    for commit, told in (("0123456789abcdef-dirty", "0123456789-dirty"), (None, "unknown")):
+        changed = replace(trial, head={**trial.head, "commit": commit})
+        assert f"| {told} | 2026-01-01 |" in text_of(changed)
+
+
+def test_a_loss_of_which_the_error_is_not_known_has_none(tmp_path):
+    trial, _ = trial_of(tmp_path, (2.0, 1.6, 0.8, 4.0, 5.0))
+    (miss,) = misses.sample_misses(trial)
+    rows = misses.miss_rows([replace(miss, noise=float("nan"))])
+    assert rows[0][1:3] == ["60.0%", misses.NOISE]
+
+
 def test_the_document_begins_with_what_was_found(tmp_path):
     trial, _ = trial_of(tmp_path, (2.0, 1.6, 0.8, 4.0, 5.0))
     flow = volumes_of(SAMPLED[0], 1.0)
@@ -834,8 +876,8 @@ def test_the_document_begins_with_what_was_found(tmp_path):
     text = " ".join(text_of(*trials).split())
     assert "is at least as fast as the best of 5 random plans in 1 of 3 cases" in text
     assert "cases, a case being an operator in a trial; 0.80 to 2.00 times as fast" in text
-    assert "it loses 0.0% to 20.0% (means of trials), or" in text
-    assert "In 1 of 3 cases that is the plan" in text
+    assert "it loses 0.0% to 20.0% (means of trials). Part of that is chance" in text
+    assert "In 1 of 3 cases the fastest is the plan itself" in text
     # the first choice loses 60%, of one operator there is no other; top-5 loses nothing
     missed = "misses 3 of 12 figures below (four for each trial)"
     assert f"{missed}. Its mean loss is 0.0% to 60.0%, or" in text
