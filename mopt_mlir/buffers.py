@@ -21,6 +21,9 @@ call to call."""
 CHECKED = "mopt.checked"
 """An attribute that marks an access to an aligned address that runs only where it is aligned."""
 
+WRITABLE = "bufferization.writable"
+"""MLIR's attribute of a tensor parameter that says whether the function may write to it."""
+
 MANUAL = "bufferization.manual_deallocation"
 """MLIR's attribute of what is allocated and freed by hand, which its own deallocation leaves as it
 is."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mopt_mlir.bindings import bindings_of
-from mopt_mlir.operations import directly_in, enclosing_module, find
+from mopt_mlir.operations import defining_op, directly_in, enclosing_module, find
 
 VISIBILITY = "sym_visibility"
 """The attribute that functions which are private have."""
@@ -34,16 +34,28 @@ CALLS = ("func.call", "func.call_indirect")
 
 def parameters_given(call: Any, number: int) -> list[Any]:
     """The parameters that the operand `number` of a call becomes, of the functions that have a
-    body: one value, or none; through a pointer, of all to which there are pointers of its type."""
-    module = enclosing_module(call)
+    body: one value, or none; through a pointer that may be any, of all to which there are pointers
+    of its type."""
     if call.name == "func.call_indirect":
-        pointer, number = call.operands[0], number - 1  # which is the first operand
-        constants = find(module, "func.constant") if number >= 0 else []
-        names = {c.attributes["value"].value for c in constants if c.result.type == pointer.type}
-    else:
-        names = {call.attributes["callee"].value}
-    called = (function for function in functions_of(module) if name_of(function) in names)
+        number -= 1  # the pointer is the first operand
+        if number < 0:
+            return []
+    names = _callees(call)
+    called = (
+        function for function in functions_of(enclosing_module(call)) if name_of(function) in names
+    )
     return [function.regions[0].blocks[0].arguments[number] for function in called]
+
+
+def _callees(call: Any) -> set[str]:
+    if call.name == "func.call":
+        return {call.attributes["callee"].value}
+    pointer = call.operands[0]
+    constant = defining_op(pointer)
+    if constant is not None and constant.name == "func.constant":
+        return {constant.attributes["value"].value}
+    constants = find(enclosing_module(call), "func.constant")
+    return {c.attributes["value"].value for c in constants if c.result.type == pointer.type}
 
 
 def _all_functions(module: Any) -> list[Any]:

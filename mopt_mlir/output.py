@@ -21,7 +21,7 @@ _STDOUT = ("/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
 """Other names of standard output, which may be a file that has more in it: not to be replaced."""
 
 
-_DESCRIPTOR = re.compile(r"/(?:dev|proc/self)/fd/([0-9]+)")
+_DESCRIPTOR = re.compile(r"/(?:dev|proc/self)/fd/([0-9]{1,9})")
 
 
 def canonical(path: str | PathLike[str]) -> str:
@@ -81,7 +81,7 @@ def write_output(path: str | PathLike[str], data: bytes) -> None:
     """Put `data` into the file `path` at one stroke, or write it to standard output for "-".
 
     A link is followed, an existing file keeps its permissions, pipes, devices and open files that
-    are named by their descriptor are written to directly. Raises UserError, and leaves `path` as it
+    are named by their descriptor are written to directly. Raises UserError, and leaves a file as it
     was, if that is not possible.
     """
     name = canonical(path)

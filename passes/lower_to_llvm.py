@@ -15,17 +15,17 @@ class LowerToLLVMPass(Pass):
     """Lower the whole module to the LLVM dialect, ready for translation to LLVM IR.
 
     Tensors are bufferised: a tensor result of a public function becomes an output parameter that is
-    written in place. Temporaries are freed; a `memref.alloc` with its own `memref.dealloc` is left
-    as it is. A public function of which all shapes, strides and offsets are known, and which
-    returns no buffer and at most one scalar, gets a plain C entry point, one pointer per buffer;
-    any other public function `f` gets `_mlir_ciface_f`, which takes MLIR's memref descriptors. The
-    attribute `mopt.entry` on each of them describes its parameters. A
-    function that is only declared is called like these. What is private and not used, such as plain
-    weights that were packed, is dropped.
+    written in place. Temporaries are freed; a `memref.alloc` with its own `memref.dealloc`, or
+    whose buffer is stored in another one, is left as it is. A public function of which all shapes,
+    strides and offsets are known, and which returns no buffer and at most one scalar, gets a plain
+    C entry point, one pointer per buffer; any other public function `f` gets `_mlir_ciface_f`,
+    which takes MLIR's memref descriptors. The attribute `mopt.entry` on each of them describes its
+    parameters. A function that is only declared is called like these. What is private and not used,
+    such as plain weights that were packed, is dropped.
 
     linalg operations that are still there become plain loops, ordered such that LLVM can vectorise
-    the innermost ones. LLVM vectorises no others. A `linalg.softmax` on tensors is taken
-    apart first.
+    the innermost ones. LLVM vectorises no others. A `linalg.softmax` on tensors is taken apart
+    first.
 
     `affine.parallel` and `scf.parallel` become OpenMP parallel loops unless `threads` is 1.
     """

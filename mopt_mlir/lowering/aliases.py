@@ -14,7 +14,8 @@ from itertools import takewhile
 from typing import Any
 
 from mopt_mlir.bindings import bindings_of
-from mopt_mlir.buffers import VIEWS
+from mopt_mlir.buffers import VIEWS, WRITABLE
+from mopt_mlir.func_ops import argument_attributes, functions_of, name_of
 from mopt_mlir.lowering.results import has_static_shape
 from mopt_mlir.operations import (
     BRANCHES,
@@ -22,6 +23,7 @@ from mopt_mlir.operations import (
     ancestors,
     count_inputs,
     defining_op,
+    enclosing_module,
     find,
     inside,
 )
@@ -42,20 +44,21 @@ _REPEATED = (
 )
 """Operations that run their body several times, though bufferisation does not know it."""
 
-_CHANGING = ("func.call", "scf.while", "scf.yield")
-"""Operations that may write to a tensor, or hand it on to who does, even if they return none."""
+_CHANGING = ("scf.while", "scf.yield")
+"""Operations that may hand a tensor on to who writes to it, even if they return none."""
 
 
 def copy_aliases(module: Any) -> None:
-    """Let results that may share a buffer have one each."""
+    """Let results that may share a buffer have one each. What functions may write to is marked by
+    now."""
     for loop in find(module, "scf.for"):
         _copy(_twice(_terminator(loop.regions[0])))
-    for loop in find(module, "scf.while"):
-        after = _terminator(loop.regions[1])
-        _copy(dict.fromkeys((*_twice(after), *_from_outside(after, loop))))  # each once, in order
     for switch in find(module, "scf.index_switch"):
         for region in switch.regions:
             _copy((end, number) for end, number, _ in _tensors(_terminator(region)))
+    for loop in find(module, "scf.while"):
+        after = _terminator(loop.regions[1])
+        _copy(dict.fromkeys((*_twice(after), *_from_outside(after, loop))))  # each once, in order
     for loop in find(module, *_REPEATED):
         _copy(_changed_again(loop))
     for end in find(module, "func.return"):
@@ -78,7 +81,19 @@ def _may_change(operation: Any) -> bool:
     """Whether what an operation hands on may be in the buffer of a tensor that it takes."""
     if operation.name == "bufferization.to_buffer":
         return "read_only" not in operation.attributes
-    return operation.name in _CHANGING or any(map(_is_tensor, operation.results))
+    if any(map(_is_tensor, operation.results)):
+        return True
+    return _writes(operation) if operation.name == "func.call" else operation.name in _CHANGING
+
+
+def _writes(call: Any) -> bool:
+    """Whether the function that is called may write to a tensor that it takes."""
+    name = call.attributes["callee"].value
+    for function in functions_of(enclosing_module(call)):
+        if name_of(function) == name:
+            said = (one.get(WRITABLE) for one in argument_attributes(function))
+            return any(attribute is not None and attribute.value for attribute in said)
+    return True
 
 
 def _terminator(region: Any) -> Any:
@@ -162,15 +177,16 @@ def _root(tensor: Any) -> Any:
     return tensor
 
 
-def _roots(tensor: Any) -> Iterator[Any]:
+def _roots(tensor: Any) -> list[Any]:
     """The `_root` of a tensor, and those of what branches may hand on as that."""
-    root = _root(tensor)
-    yield root
-    owner = defining_op(root)
-    if owner is not None and owner.name in BRANCHES:
-        position = list(owner.results).index(root)
-        for end in _terminators(owner):
-            yield from _roots(end.operands[position])
+    roots = [_root(tensor)]
+    for root in roots:
+        owner = defining_op(root)
+        if owner is not None and owner.name in BRANCHES:
+            position = list(owner.results).index(root)
+            found = {_root(end.operands[position]): None for end in _terminators(owner)}
+            roots += [other for other in found if other not in roots]
+    return roots
 
 
 def _block(value: Any) -> Any:

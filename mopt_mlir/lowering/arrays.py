@@ -241,15 +241,24 @@ def reach(shape: Sequence[Any], strides: Sequence[Any], size: int) -> tuple[int,
 
 
 def _overlap(shape: Sequence[int], strides: Sequence[int], size: int) -> bool:
-    """Whether elements of `size` bytes, `strides` bytes apart, may share memory: whether an axis
-    takes smaller steps than the elements inside of it reach."""
+    """Whether elements of `size` bytes, `strides` bytes apart, share memory, as far as little work
+    tells: an axis may take smaller steps than the elements inside of it reach, and meet none."""
+    if 0 in shape:
+        return False
     inside = size
     axes = zip(map(abs, strides), shape, strict=True)
     for stride, extent in sorted(axis for axis in axes if axis[1] != 1):
-        if stride < inside and all(shape):
-            return True
+        if stride < inside:
+            break
         inside += (extent - 1) * stride
-    return False
+    else:
+        return False
+    if math.prod(shape) > _OVERLAP_WORK:
+        return True
+    offsets = np.zeros(1, np.int64)
+    for stride, extent in zip(strides, shape, strict=True):
+        offsets = np.add.outer(offsets, stride * np.arange(extent)).ravel()
+    return bool(np.diff(np.sort(offsets)).min(initial=size) < size)
 
 
 def _as_array(value: Any, where: str, write: bool) -> tuple[Array, bool]:

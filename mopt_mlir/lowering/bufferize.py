@@ -7,7 +7,7 @@ from math import prod
 from typing import Any
 
 from mopt_mlir.bindings import bindings_of
-from mopt_mlir.buffers import ADDRESSABLE_BYTES, ALIGNMENT, MANUAL, VIEWS
+from mopt_mlir.buffers import ADDRESSABLE_BYTES, ALIGNMENT, MANUAL, VIEWS, WRITABLE
 from mopt_mlir.diagnostics import UserError, describe
 from mopt_mlir.func_ops import (
     argument_attributes,
@@ -36,9 +36,11 @@ _BUFFERIZE = (
     " function-boundary-type-conversion=identity-layout-map allow-return-allocs-from-loops=true}",
     "canonicalize",
 )
-_FREE = (
+_BEFORE_FREEING = (
     "lower-affine",  # deallocation knows scf.parallel, not affine.parallel
-    "expand-realloc{emit-deallocs=false}",  # the next pass frees what is left behind
+    "expand-realloc{emit-deallocs=false}",  # what is left behind is freed like all else
+)
+_FREE = (
     "ownership-based-buffer-deallocation",
     "canonicalize",
     "buffer-deallocation-simplification",
@@ -51,8 +53,6 @@ _INLINE = "inline{default-pipeline=}"
 _NO_INLINE = "no_inline"
 _KEPT = "mopt.kept"
 """Marks calls that are `no_inline` for now only, also where inlining copies them."""
-
-_WRITABLE = "bufferization.writable"
 
 
 def bufferize(module: Any) -> None:
@@ -74,11 +74,12 @@ def bufferize(module: Any) -> None:
     _protect_parameters(module)
     copy_aliases(module)
     read_where_used(module)
-    _keep_manual_deallocations(module)
     known = set(_variables(module))
     run_upstream(module, *_BUFFERIZE)
     _order_constants(module, known)
     results_to_parameters(module)
+    run_upstream(module, *_BEFORE_FREEING)
+    _keep_manual_deallocations(module)
     run_upstream(module, *_FREE)
 
 
@@ -200,7 +201,7 @@ def _protect_parameters(module: Any) -> None:
             attributes = argument_attributes(function)
             for parameter, known in zip(parameters, attributes, strict=True):
                 if isinstance(parameter.type, ir.RankedTensorType):
-                    known.setdefault(_WRITABLE, read_only)
+                    known.setdefault(WRITABLE, read_only)
             set_argument_attributes(function, attributes)
 
 
@@ -234,7 +235,8 @@ def _variables(module: Any) -> dict[str, Any]:
 
 
 def _keep_manual_deallocations(module: Any) -> None:
-    """Mark buffers that the module frees itself, which automatic deallocation must not touch."""
+    """Mark buffers that the module frees itself, or puts into others, which automatic deallocation
+    must not touch. (Canonicalisation drops such marks where it makes sizes static.)"""
     ir = bindings_of(module).ir
     for op in find(module, "memref.alloc"):
         if is_stored(op.result):  # nobody knows how long it is in use

@@ -8,7 +8,7 @@ function computes itself (the indices of its own loads, the offsets of slices in
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -29,8 +29,9 @@ def _of_activation(
     """What an activation demands, with those that it makes: each once, in the order of calls."""
     if activation not in known:
         known[activation] = ()  # to itself it says nothing new
+        taken: dict[Any, Size] = {}
         found = (
-            _where_taken(activation, operation, requirement)
+            _where_taken(requirement, _taken(activation, operation.block, taken))
             for operation in inside(activation.function)
             for requirement in _demanded(activation, operation, known)
         )
@@ -53,38 +54,43 @@ def _demanded(
     return demands_of(activation, operation)
 
 
-def _where_taken(
-    activation: Activation, operation: Any, requirement: Requirement
-) -> Requirement | None:
-    """What is demanded of an operation in branches whose conditions are known: nothing where one of
-    them is not taken."""
+def _where_taken(requirement: Requirement, taken: Size) -> Requirement | None:
+    """What is demanded of an operation that is carried out if `taken`: nothing if it never is."""
     size = requirement.size
     nothing = 0 if size is None else size
     needed = 1 if requirement.needed is None else requirement.needed
-    for taken in _conditions(activation, operation):
-        needed = compute("select", taken, needed, nothing)
+    needed = compute("select", taken, needed, nothing)
     if needed == nothing:
         return None
     return replace(requirement, needed=None if size is None and needed == 1 else needed)
 
 
-def _conditions(activation: Activation, operation: Any) -> Iterator[Size]:
-    """What has to hold, one after the other, for an operation to be carried out where its function
-    is: that the branches and loops are taken which it is in, as far as it is known when."""
-    block = operation.block
-    passed = {block}  # blocks that nothing reaches may follow each other for ever
-    while True:
-        while (before := _only_block_before(block)) is not None and before not in passed:
-            passed.add(before)
-            if is_known(taken := _is_followed_by(activation, before, block)):
-                yield taken
-            block = before
-        around = block.owner.operation
-        if around == activation.function.operation:
-            return
-        if is_known(taken := _is_carried_out(activation, around, block)):
-            yield taken
-        block = around.block
+def _taken(activation: Activation, block: Any, known: dict[Any, Size]) -> Size:
+    """Whether a block is carried out where its function is, 1 or 0: if the branches and loops are
+    taken which it is in, as far as it is known when. `known` has blocks that were asked for."""
+    chain: dict[Any, Size] = {}  # with the condition of each; what nothing reaches may be a circle
+    at: Any | None = block
+    while at is not None and at not in known and at not in chain:
+        before, chain[at] = _before(activation, at)
+        at = before
+    taken = known.get(at, 1)
+    for one, condition in reversed(chain.items()):
+        taken = known[one] = taken if condition == 1 else compute("select", taken, condition, 0)
+    return taken
+
+
+def _before(activation: Activation, block: Any) -> tuple[Any | None, Size]:
+    """The block that is carried out if this one is, if there is a single one, and whether this one
+    is then; 1 if nothing is known."""
+    before = _only_block_before(block)
+    around = block.owner.operation
+    if before is not None:
+        condition = _is_followed_by(activation, before, block)
+    elif around == activation.function.operation:
+        return None, 1
+    else:
+        before, condition = around.block, _is_carried_out(activation, around, block)
+    return before, condition if is_known(condition) else 1
 
 
 def _only_block_before(block: Any) -> Any | None:

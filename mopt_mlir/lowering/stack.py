@@ -9,7 +9,8 @@ from typing import Any
 
 from mopt_mlir.bindings import bindings_of
 from mopt_mlir.func_ops import CALLS, parameters_given
-from mopt_mlir.operations import ancestors, find
+from mopt_mlir.lowering.parameters import is_stored
+from mopt_mlir.operations import BRANCHES, YIELDS, ancestors, find, handed_on
 
 
 def free_stack_early(module: Any) -> None:
@@ -29,7 +30,7 @@ def _hoist_allocas(module: Any) -> None:
     """
     for alloca in find(module, "memref.alloca"):
         scope = _scope(alloca)
-        if scope is not None and not len(alloca.operands) and not _is_passed_on(alloca.result):
+        if scope is not None and not len(alloca.operands) and not _is_passed_on(alloca):
             alloca.move_before(scope.regions[0].blocks[0].operations[0])
 
 
@@ -39,25 +40,29 @@ def _scope(alloca: Any) -> Any | None:
     return next((around for around in ancestors(alloca) if around.name in scopes), None)
 
 
-def _is_passed_on(buffer: Any) -> bool:
-    """Whether a block ends with handing `buffer`, or a view of it, on to what comes next, or it is
-    put into another buffer, also in functions that it is given to."""
-    values, seen = [buffer], {buffer}
+def _is_passed_on(alloca: Any) -> bool:
+    """Whether a loop around hands a stack buffer, or a view of it, on to its next iteration, a
+    branch to what comes next, or it is put into another buffer, also in functions that it is given
+    to."""
+    loops = {around for around in ancestors(alloca) if around.name not in BRANCHES}
+    values, seen = [alloca.result], {alloca.result}
     while values:
         for use in values.pop().uses:
             user, number = use.owner.operation, use.operand_number
-            if user.name in ("scf.yield", "scf.condition") or user.name.startswith("cf."):
+            if user.name.startswith("cf.") or (user.name == "memref.store" and number == 0):
                 return True
-            if user.name == "memref.store" and number == 0:
+            if user.name in CALLS and any(map(is_stored, parameters_given(user, number))):
                 return True
-            found = [view for view in user.results if str(view.type).startswith("memref")]
-            if user.name == "memref.alloca_scope.return":
-                found = [user.parent.operation.results[number]]
-            elif user.name in CALLS:
-                found += parameters_given(user, number)
+            if user.name in (*YIELDS, "scf.condition") and user.parent.operation in loops:
+                return True
+            found = handed_on(user, number) or _views(user)
             values += [other for other in found if other not in seen]
             seen |= {*found}
     return False
+
+
+def _views(operation: Any) -> list[Any]:
+    return [result for result in operation.results if str(result.type).startswith("memref")]
 
 
 def _free_in_loops(module: Any) -> None:
@@ -67,7 +72,7 @@ def _free_in_loops(module: Any) -> None:
     loops = find(module, "scf.for", "scf.forall", "scf.parallel", "scf.while")
     for loop, block in ((one, region.blocks[0]) for one in loops for region in one.regions):
         allocas = [op for part in block.operations for op in find(part.operation, "memref.alloca")]
-        if not allocas or any(_is_passed_on(alloca.result) for alloca in allocas):
+        if not allocas or any(map(_is_passed_on, allocas)):
             continue
         with module.context, loop.location:
             with ir.InsertionPoint.at_block_begin(block):

@@ -11,7 +11,9 @@ from mopt_mlir.plain_attributes import MOST_BITS
 
 def trips(loop: Any) -> int | None:
     """How often an `scf.for` or `affine.for` with constant bounds runs; None if they are not
-    constant, or steps are of 0, as they may be where it never runs."""
+    constant, or not signed, or steps are of 0, as they may be where it never runs."""
+    if "unsignedCmp" in loop.attributes:
+        return None
     if loop.name == "affine.for":
         lower, upper = (_single(loop.attributes[f"{end}BoundMap"]) for end in ("lower", "upper"))
         step: int | None = loop.attributes["step"].value

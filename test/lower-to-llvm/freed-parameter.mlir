@@ -295,3 +295,44 @@ func.func @larger(%n: index) {
   memref.dealloc %b : memref<?xf32>
   return
 }
+
+// -----
+
+// A pointer that is known calls one function, whatever others of its type do.
+
+func.func private @release(%m: memref<4xf32>) {
+  memref.dealloc %m : memref<4xf32>
+  return
+}
+func.func private @use(%m: memref<4xf32>) {
+  return
+}
+func.func @used(%a: memref<4xf32>) {
+  %f = func.constant @use : (memref<4xf32>) -> ()
+  func.call_indirect %f(%a) : (memref<4xf32>) -> ()
+  return
+}
+func.func @freed() {
+  %a = memref.alloc() : memref<4xf32>
+  %f = func.constant @release : (memref<4xf32>) -> ()
+  func.call_indirect %f(%a) : (memref<4xf32>) -> ()
+  return
+}
+
+// -----
+
+// A loop from the largest number never runs.
+
+func.func @unsigned(%a: memref<4xf32>) {
+  %minus = arith.constant -1 : index
+  %one = arith.constant 1 : index
+  %three = arith.constant 3 : index
+  %m = scf.for unsigned %i = %minus to %three step %one iter_args(%old = %a) -> memref<4xf32> {
+    %new = memref.alloc() : memref<4xf32>
+    memref.copy %old, %new : memref<4xf32> to memref<4xf32>
+    scf.yield %new : memref<4xf32>
+  }
+  // expected-error @+1 {{'memref.dealloc' frees a parameter of @unsigned, which is public}}
+  memref.dealloc %m : memref<4xf32>
+  return
+}

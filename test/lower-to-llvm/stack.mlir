@@ -228,5 +228,76 @@ func.func @giving_away() {
   %buffers = memref.alloca() : memref<4xmemref<1xindex>>
   call @given_away(%buffers) : (memref<4xmemref<1xindex>>) -> ()
   call @given_away_by_pointer(%buffers) : (memref<4xmemref<1xindex>>) -> ()
+  %more = memref.alloca() : memref<8xmemref<1xindex>>
+  call @swapped(%more) : (memref<8xmemref<1xindex>>) -> ()
+  return
+}
+
+// What a loop inside carries is followed there.
+
+// CHECK-LABEL: llvm.func internal @swapped
+// CHECK-NOT:     llvm.alloca
+// CHECK:         llvm.cond_br
+// CHECK-COUNT-2: llvm.alloca
+func.func private @swapped(%buffers: memref<8xmemref<1xindex>>) {
+  %zero = arith.constant 0 : index
+  %one = arith.constant 1 : index
+  %two = arith.constant 2 : index
+  %four = arith.constant 4 : index
+  scf.while (%i = %zero) : (index) -> index {
+    %more = arith.cmpi slt, %i, %four : index
+    scf.condition(%more) %i : index
+  } do {
+  ^bb0(%i: index):
+    %a = memref.alloca() : memref<1xindex>
+    %b = memref.alloca() : memref<1xindex>
+    %first = arith.muli %i, %two : index
+    %r:2 = scf.for %j = %zero to %two step %one iter_args(%x = %a, %y = %b)
+        -> (memref<1xindex>, memref<1xindex>) {
+      %k = arith.addi %first, %j : index
+      memref.store %k, %x[%zero] : memref<1xindex>
+      memref.store %x, %buffers[%k] : memref<8xmemref<1xindex>>
+      scf.yield %y, %x : memref<1xindex>, memref<1xindex>
+    }
+    %next = arith.addi %i, %one : index
+    scf.yield %next : index
+  }
+  return
+}
+
+// Where a function, or a loop inside, hands it on to itself only, one place does.
+
+// CHECK-LABEL: llvm.func @handed_around
+// CHECK:         llvm.alloca
+// CHECK:         llvm.cond_br
+// CHECK-NOT:     llvm.alloca
+// CHECK:         llvm.return
+func.func @handed_around(%output: memref<1xindex>, %n: index) {
+  %zero = arith.constant 0 : index
+  %one = arith.constant 1 : index
+  scf.for %i = %zero to %n step %one {
+    %buffer = memref.alloca() : memref<1xindex>
+    func.call @choose(%i, %buffer, %output)
+        : (index, memref<1xindex>, memref<1xindex>) -> ()
+    %last = scf.for %j = %zero to %n step %one iter_args(%x = %buffer) -> memref<1xindex> {
+      memref.store %j, %x[%zero] : memref<1xindex>
+      %even = arith.cmpi eq, %i, %j : index
+      %y = arith.select %even, %output, %x : memref<1xindex>
+      scf.yield %y : memref<1xindex>
+    }
+    memref.store %i, %last[%zero] : memref<1xindex>
+  }
+  return
+}
+func.func private @choose(%i: index, %a: memref<1xindex>, %b: memref<1xindex>) {
+  %zero = arith.constant 0 : index
+  %chosen = scf.index_switch %i -> memref<1xindex>
+  case 0 {
+    scf.yield %a : memref<1xindex>
+  }
+  default {
+    scf.yield %b : memref<1xindex>
+  }
+  memref.store %i, %chosen[%zero] : memref<1xindex>
   return
 }

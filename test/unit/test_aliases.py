@@ -818,6 +818,106 @@ def test_buffers_in_a_buffer_are_not_freed_while_it_is_in_use(put):
     np.testing.assert_array_equal(o, range(64))
 
 
+NEW = {
+    "of a known size": "%b = memref.alloc(%c2) : memref<?xindex>",
+    "grown": """%small = memref.alloc(%c1) : memref<?xindex>
+      %b = memref.realloc %small(%n) : memref<?xindex> to memref<?xindex>""",
+}
+"""A buffer of two elements."""
+
+
+@pytest.mark.parametrize("new", NEW.values(), ids=NEW)
+def test_buffers_in_a_buffer_stay_whatever_becomes_of_their_sizes(new):
+    text = f"""
+        func.func @tensors(%x: {TENSOR}) -> {TENSOR} {{ return %x : {TENSOR} }}
+        func.func @f(%n: index, %o: memref<64xindex>) {{
+          %c0 = arith.constant 0 : index
+          %c1 = arith.constant 1 : index
+          %c2 = arith.constant 2 : index
+          %c64 = arith.constant 64 : index
+          %all = memref.alloc() : memref<64xmemref<?xindex>>
+          scf.for %i = %c0 to %c64 step %c1 {{
+            {new}
+            memref.store %i, %b[%c1] : memref<?xindex>
+            memref.store %b, %all[%i] : memref<64xmemref<?xindex>>
+          }}
+          scf.for %i = %c0 to %c64 step %c1 {{
+            %b = memref.load %all[%i] : memref<64xmemref<?xindex>>
+            %n1 = memref.load %b[%c1] : memref<?xindex>
+            memref.store %n1, %o[%i] : memref<64xindex>
+          }}
+          return
+        }}"""
+    run(text, 2, o := np.zeros(64, np.int64))
+    np.testing.assert_array_equal(o, range(64))
+
+
+def test_what_is_freed_by_hand_is_freed_once_whatever_becomes_of_its_size():
+    text = f"""
+        func.func @tensors(%x: {TENSOR}) -> {TENSOR} {{ return %x : {TENSOR} }}
+        func.func @f(%i: index, %o: memref<1xf32>) {{
+          %c0 = arith.constant 0 : index
+          %c4 = arith.constant 4 : index
+          %two = arith.constant 2.0 : f32
+          %m = memref.alloc(%c4) : memref<?xf32>
+          linalg.fill ins(%two : f32) outs(%m : memref<?xf32>)
+          %x = memref.load %m[%i] : memref<?xf32>
+          memref.store %x, %o[%c0] : memref<1xf32>
+          memref.dealloc %m : memref<?xf32>
+          return
+        }}"""
+    run(text, 1, o := np.zeros(1, F32))
+    assert o == 2
+
+
+def test_switches_behind_each_other_are_looked_through_once():
+    """What each of them hands on is what the one before does, in two ways: 2^40 paths. What the
+    last one hands on is a copy already."""
+    switches = "\n".join(
+        f"""%t{n + 1} = scf.index_switch %i -> {TENSOR} case 0 {{ scf.yield %t{n} : {TENSOR} }}
+          default {{ scf.yield %t{n} : {TENSOR} }}"""
+        for n in range(40)
+    )
+    text = f"""
+        func.func @f(%x: {TENSOR}) -> {TENSOR} {{
+          %c0 = arith.constant 0 : index
+          %c1 = arith.constant 1 : index
+          %c3 = arith.constant 3 : index
+          %one = arith.constant 1.0 : f32
+          %r:2 = scf.while (%i = %c0, %t = %x) : (index, {TENSOR}) -> (index, {TENSOR}) {{
+            %more = arith.cmpi slt, %i, %c3 : index
+            scf.condition(%more) %i, %t : index, {TENSOR}
+          }} do {{
+          ^bb0(%i: index, %t: {TENSOR}):
+            %t0 = tensor.insert %one into %t[%i] : {TENSOR}
+            {switches}
+            %next = arith.addi %i, %c1 : index
+            scf.yield %next, %t40 : index, {TENSOR}
+          }}
+          return %r#1 : {TENSOR}
+        }}"""
+    copy_aliases(module := load_module(text))
+    assert str(module).count("alloc_tensor") == 2 * 40
+
+
+def test_what_a_function_only_reads_is_not_copied_for_it():
+    text = f"""
+        func.func private @read(
+            %t: {TENSOR} {{bufferization.writable = false}}, %out: memref<3xf32>, %i: index) {{
+          %value = tensor.extract %t[%i] : {TENSOR}
+          memref.store %value, %out[%i] : memref<3xf32>
+          return
+        }}
+        func.func @f(%x: {TENSOR}, %out: memref<3xf32>) {{
+          affine.for %i = 0 to 3 {{
+            func.call @read(%x, %out, %i) : ({TENSOR}, memref<3xf32>, index) -> ()
+          }}
+          return
+        }}"""
+    copy_aliases(module := load_module(text))
+    assert "alloc_tensor" not in str(module)
+
+
 @pytest.mark.parametrize(
     ("made", "message"),
     [

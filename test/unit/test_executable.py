@@ -252,6 +252,21 @@ def test_a_type_whose_elements_share_memory_is_only_read():
         module["write"](dense, array)
 
 
+def test_elements_may_lie_between_each_other():
+    between = "memref<3x2xf32, strided<[2, 3]>>"
+    module = mopt_mlir.compile(
+        f"""func.func @write(%a: memref<3x2xf32>, %b: {between}) {{
+          memref.copy %a, %b : memref<3x2xf32> to {between}
+          return
+        }}""",
+        passes="",
+    )
+    memory, source = np.zeros(8, F32), np.arange(6, dtype=F32).reshape(3, 2)
+    array = np.lib.stride_tricks.as_strided(memory, (3, 2), (8, 12))
+    module["write"](source, array)
+    assert memory.tolist() == [0, 0, 2, 1, 4, 3, 0, 5]
+
+
 def test_a_buffer_may_begin_far_in_front_of_its_first_element():
     far = "memref<3xf32, strided<[1], offset: 40000000000000>>"
     module = mopt_mlir.compile(

@@ -83,6 +83,8 @@ def test_an_open_file_by_its_descriptor_is_not_replaced(tmp_path, name):
 def test_a_descriptor_that_is_closed_is_an_error(tmp_path):
     with pytest.raises(UserError, match=r"^/dev/fd/999: error: cannot write it: Bad file desc"):
         write_output("/dev/fd/999", b"")
+    with pytest.raises(UserError, match="cannot write it"):
+        write_output(f"/dev/fd/{1 << 40}", b"")
 
 
 @pytest.mark.parametrize(
