@@ -31,9 +31,13 @@ _GENERATOR = (
     *(f"{name}.py" for name in ("buffers", "func_ops", "layouts", "loop_nest", "microkernel")),
     *(f"{name}.py" for name in ("normal_form", "operations", "plain_attributes", "plain_data")),
     *(f"{name}.py" for name in ("plan", "problem", "vector_access")),
+    *(f"machine/{name}.py" for name in ("spec", "vector_unit")),
+    *(f"planning/{name}.py" for name in ("plan_attribute", "planned")),
     *(f"{name}/**/*.py" for name in ("codegen", "compiler", "linalg", "lowering", "passes")),
+    "pipeline/*.py",
 )
-"""What the code of a given plan depends on, from where the package looks for its parts."""
+"""What the code of a given plan depends on, from where the package looks for its parts; but for the
+figures of the machine."""
 
 _FOR_ALL = {
     # Results stay on the heap from call to call. Otherwise large ones are unmapped, and page faults

@@ -29,33 +29,37 @@ from .tables import number, percent
 
 _FIRST = """\
 Predictions are those of today's model, also for trials by which it was mended; plans are those that
-were chosen on the day of a trial. Terms are explained under [Method](#method).
+were chosen on the day of a trial. Something was learnt from every set of operators by now ([what
+from which]({data}/constants.md)), so that none is a test of what nobody had seen. Terms are
+explained under [Method](#method).
 """
 
 _ITEMS = """\
 - The plan that the compiler took on the day of a trial is at least as fast as the best of
   {samples} random plans in {wins} cases, a case being an operator in a trial; {advantage}
   times as fast in the geometric mean of a trial.
-- Against the fastest of all plans that were timed with it, it loses {own} (means of trials). Part
-  of that is chance, as the fastest of many measurements is a lucky one: {own_apart} if some rounds
-  say which plan is the fastest, and others how fast it is. In {ours} cases the fastest is the plan
-  itself or another candidate of the same solver. (There may be faster plans outside of the sample
-  and the candidates.)
+- Against the fastest of all plans that were timed with it, it loses {own} (means of trials),
+  {own_worst} on the worst operator of all, and misses {own_missed} figures below. Part of that is
+  chance, as the fastest of many measurements is a lucky one. If some rounds say which plan is the
+  fastest, and others how fast it is, it loses {own_apart}, which is too little on average, and
+  below 0 where it is faster than the plan that the first of them name. In {ours} cases the fastest
+  is the plan itself or another candidate of the same solver. (There may be faster plans outside of
+  the sample and the candidates.)
 - Predicted and measured times of random plans have rank correlations of {correlation}
   (medians of trials; the worst operator of all has {least}); with the time to compute alone,
   without memory, it would be {compute}. Those of good plans, which take up to {good} times as long
   as the best, have {good_correlation}, and {good_compute} with the time to compute alone.
 - Such correlations are not enough to pick the fastest of {samples} random plans. What is lost by
-  the model's choice among them misses {missed} figures below (four for each trial). Its mean loss
+  the model's choice among them misses {missed} figures (four for each trial). Its mean loss
   is {sample}, or {sample_apart} by other rounds; the objective that the solver minimises would lose
   {objective}, more in {better} trials. Of the choices that lose more than {usual_loss:.0%},
   {losing} in all, {noise} may be noise{unknown}, and {unusual} come from an error that is unusual
   for good plans of the operator; the rest come from errors that these usually have
   ([which]({data}/misjudged.md)).
 - The volume that is predicted to come from the memory that a random plan keeps busy for longest
-  (computing may take longer still) is off by {volume} at most, in the median of a trial, against
-  simulated caches; by {simulated} where it is the simulated volumes that say which memory that is
-  (of ten plans or more each).
+  (computing nearly always takes longer still) is off, against simulated caches, by {volume} in the
+  median of the worst trial and memory; by {simulated} where it is the simulated volumes that say
+  which memory that is (of {enough} plans or more each).
 - The fastest of five candidates is {gain} times as fast as the own plan, by the rounds that make it
   the fastest.
 """
@@ -81,7 +85,10 @@ def in_short(trials: Sequence[Trial]) -> str:
     def apart_in(group: str) -> list[float]:
         return [x for trial in trials if not isnan(x := mean_apart(trial, group))]
 
-    limits = [f for f in found if f.group == SAMPLE and not isnan(f.value)]
+    def missed_in(group: str) -> str:
+        limits = [f for f in found if f.group == group and f.judged and not isnan(f.value)]
+        return f"{sum(not f.is_met for f in limits)} of {len(limits)}"
+
     reasons = reasons_of(trials)
     sampled = [[len(verdict.sample) for verdict in trial.verdicts] for trial in trials]
     leads = [[v.lead for v in trial.verdicts if not isnan(v.lead)] for trial in trials]
@@ -90,15 +97,17 @@ def in_short(trials: Sequence[Trial]) -> str:
         wins=f"{sum(v.lead >= 1 for v in verdicts)} of {len(verdicts)}",
         advantage=_between([geometric_mean(found) for found in leads if found], number),
         own=_between(values_of(OWN, "mean"), percent),
+        own_worst=percent(max(values_of(OWN, "top-1 loss: worst"), default=nan)),
+        own_missed=missed_in(OWN),
         own_apart=_between(apart_in(OWN), percent),
-        ours=f"{sum(not v.best.sampled for v in verdicts)} of {len(verdicts)}",
+        ours=f"{sum(v.best in v.candidates for v in verdicts)} of {len(verdicts)}",
         correlation=_between(means_of(PREDICTED, lambda order: order.spearman), number),
         least=number(min(values_of(ORDER, "worst"), default=nan)),
         good=GOOD,
         compute=_between(means_of(COMPUTE, lambda order: order.spearman), number),
         good_compute=_between(means_of(COMPUTE, lambda order: order.good), number),
         good_correlation=_between(means_of(PREDICTED, lambda order: order.good), number),
-        missed=f"{sum(not f.is_met for f in limits)} of {len(limits)}",
+        missed=missed_in(SAMPLE),
         losing=len(reasons),
         usual_loss=USUAL_LOSS,
         noise=reasons.count(NOISE),
@@ -109,11 +118,12 @@ def in_short(trials: Sequence[Trial]) -> str:
         sample_apart=_between(apart_in(SAMPLE), percent),
         better=f"{sum(o[OBJECTIVE].loss > o[PREDICTED].loss for o in ranked)} of {len(ranked)}",
         objective=_between(means_of(OBJECTIVE, lambda order: order.loss), percent),
+        enough=LEAST_VOLUMES,
         volume=percent(max(values_of(VOLUME), default=nan)),
         simulated=percent(max(_simulated_errors(trials), default=nan)),
         gain=_between(values_of(OWN, "candidates"), "{:.3f}".format),
     )
-    return f"## In short\n\n{_FIRST}\n{filled(text)}"
+    return f"## In short\n\n{filled(_FIRST.format(data=DATA))}\n{filled(text)}"
 
 
 def _simulated_errors(trials: Sequence[Trial]) -> list[float]:

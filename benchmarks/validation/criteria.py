@@ -194,10 +194,10 @@ def volume_errors(trial: Trial, resource: str, *, simulated: bool = False) -> li
 
 def where_slowest(trial: Trial, resource: str, *, simulated: bool = False) -> list[Flow]:
     """The sampled plans of which `resource` is the slowest memory, by what is predicted or by what
-    is `simulated`."""
+    is `simulated`: then without those that were picked by what is predicted."""
     sampled = (flow for flow in trial.flows if flow.sampled)
     if simulated:
-        return [flow for flow in sampled if flow.slowest_memory == resource]
+        return [f for f in sampled if not f.picked and f.slowest_memory == resource]
     return [flow for flow in sampled if flow.expected.slowest_memory == resource]
 
 

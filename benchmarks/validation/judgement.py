@@ -56,8 +56,8 @@ class Point:
 @dataclass(frozen=True)
 class Verdict:
     """One operator. `points` are its plans by key, `chosen` the keys of the model's own plan and
-    the other candidates, `again` how the reference compares with itself, relative, `wrong` how many
-    more plans there are whose results rounding cannot explain."""
+    the other candidates, `again` how the reference compares with itself, relative, `wrong` the keys
+    of more plans, whose results rounding cannot explain."""
 
     workload: Workload
     peak_gflops: float
@@ -65,7 +65,7 @@ class Verdict:
     chosen: tuple[str, ...]
     again: float
     failed: tuple[Failed, ...]
-    wrong: int = 0
+    wrong: frozenset[str] = frozenset()
 
     @property
     def name(self) -> str:
@@ -74,6 +74,12 @@ class Verdict:
     @cached_property
     def sample(self) -> list[Point]:
         return [point for point in self.points.values() if point.sampled]
+
+    @property
+    def unmeasured(self) -> set[str]:
+        """The keys of plans that failed before they were measured once."""
+        failed = {one.subject.key for one in self.failed if not one.subject.is_again}
+        return failed - {*self.points} - self.wrong
 
     @property
     def own(self) -> Point | None:

@@ -146,7 +146,7 @@ def _in_short(operator: str, records: Sequence[Record]) -> str:
     ratios = {
         key: paired_ratio(record)
         for key, record in joined(records).items()
-        if record.final and is_right(record.error) and record.subject.role != "again"
+        if record.final and is_right(record.error) and not record.subject.is_again
     }
     own = next(r for r in reversed(records) if isinstance(r, Choice)).keys[0]
     if own not in ratios:

@@ -21,11 +21,11 @@ ENOUGH = 4
 
 NOISE = "may be noise"
 OBJECTIVE = "the objective's"
-OLDER = "an older model's"
+OTHERWISE = "not today's choice"
 UNKNOWN = "too few good plans"
 MISJUDGED = "an unusual error"
 USUAL = "usual errors"
-REASONS = (NOISE, OBJECTIVE, OLDER, UNKNOWN, MISJUDGED, USUAL)
+REASONS = (NOISE, OBJECTIVE, OTHERWISE, UNKNOWN, MISJUDGED, USUAL)
 
 MISS_COLUMNS = (
     "operator",
@@ -82,7 +82,7 @@ class Miss:
         if isnan(self.noise) or self.loss <= NOTICEABLE * self.noise:
             return NOISE
         if self.best.prediction.cost < self.chosen.prediction.cost:
-            return OLDER if self.best.objective < self.chosen.objective else OBJECTIVE
+            return OTHERWISE if self.best.objective < self.chosen.objective else OBJECTIVE
         if isnan(self.usual):
             return UNKNOWN
         if max(self.error(self.chosen), -self.error(self.best)) > self.tolerance:

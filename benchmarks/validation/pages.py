@@ -49,9 +49,9 @@ def losses(found: Findings) -> Sections:
 def _losses(trial: Trial, found: Findings) -> Sections:
     yield f"## {trial.title}\n"
     counters = any(p.counters for v in trial.verdicts for p in v.points.values())
-    wrong = sum(verdict.wrong for verdict in trial.verdicts)
+    wrong = sum(len(verdict.wrong) for verdict in trial.verdicts)
     plans = sum(len(verdict.points) for verdict in trial.verdicts) + wrong
-    never = sum(f.subject.key not in v.points for v in trial.verdicts for f in v.failed)
+    never = sum(len(verdict.unmeasured) for verdict in trial.verdicts)
     yield (
         f"{plans} plans, of which {wrong} gave wrong results; {never} more could not "
         f"be measured. Hardware counters: {'recorded' if counters else 'none on this host'}.\n"

@@ -39,11 +39,11 @@ microkernels, loop orders and packing as well. All other limits are ours, from b
 trial; what came later is how many of fewer operators may lose more (one of 16), and that volumes of
 fewer than {least_volumes} plans are told, and not judged. Beside a worst loss stands its standard
 error: if it is within two of these of the limit, another trial may decide otherwise. Beside a mean
-stands the interval in which it would be for other operators of the same kind. The fastest of all
-plans is nearly always one of the five candidates, so that top-5 losses of own plans, and what the
-best of five gains, say nothing that their top-1 losses do not say. The best of a hundred plans, of
-which some trials are, is faster than the best of fifty. Of a trial that was measured twice the
-later one is shown, and "Repeatability" has what both lost.
+stands its 95% confidence interval, if operators are drawn from more of their kind. The fastest of
+all plans is nearly always one of the five candidates, so that top-5 losses of own plans, and what
+the best of five gains, say nothing that their top-1 losses do not say. The best of a hundred plans,
+of which some trials are, is faster than the best of fifty. Of a trial that was measured again the
+last one is shown, and "Repeatability" has what it and the one before it lost.
 """
 
 GROUPS = {
@@ -52,9 +52,9 @@ GROUPS = {
     "small (see *Loss*).",
     "Choices among the sample": "Against the best sampled plan.",
     "Order of the sample": "Rank correlation of predicted and measured times.",
-    "Volumes of the sample": "Median errors against simulated volumes, of the plans of which a "
-    "memory is the slowest one by what the model takes for it, as it was asked for. By [simulated "
-    "volumes]({data}/volumes.md) it may be another one.",
+    "Volumes of the sample": "Median errors against simulated volumes: from each memory, of the "
+    "plans of which it is the slowest memory by prediction. By [simulated volumes]"
+    "({data}/volumes.md) it may be another one.",
 }
 """What is said in front of the table of each group of figures."""
 
@@ -118,7 +118,8 @@ deviation of theirs.
   known, as there were too few rounds.
 - *The objective's*: predicted times prefer the plan that beats it; what the solver minimises, by
   which own plans are chosen, does not. (Choices among samples are by predicted times.)
-- *An older model's*: both prefer the plan that beats it today, unlike when it was chosen.
+- *Not today's choice*: both prefer the plan that beats it. An older model chose, or the two are
+  closer than the solver has to prove, or the better one is none that the solver may choose.
 - *Too few good plans*: fewer than {enough} others, which cannot say what is usual.
 - *An unusual error*: the choice takes longer than predicted, or the other plan less, by more than
   the interval that has 95% of plans with usual errors. That is for plans that nobody picked; these
@@ -137,8 +138,9 @@ Errors of predicted against simulated volumes, by the memory that data comes fro
 registers): the median error of each trial's plans; shown are the median trial, and the least and
 the largest of them. *Where slowest* has sampled plans whose slowest memory it is by prediction; a
 plan of which too little is predicted may be missing there, so that beside it are those whose
-slowest memory it is by simulated volumes, of trials with {least} such plans or more. [Each
-trial]({data}/volumes.md) has more of it, and what is wrong by tensor.
+slowest memory it is by simulated volumes, of trials with {least} such plans or more, without any
+that were simulated for what is predicted of them. [Each trial]({data}/volumes.md) has more of it,
+and what is wrong by tensor.
 """
 
 VOLUMES_PAGE = """\
@@ -146,9 +148,9 @@ VOLUMES_PAGE = """\
 
 Of the trials in [validation.md](../validation.md): bytes that leave the cache named (L1: to and
 from registers), errors of predicted against simulated volumes. *Where slowest* has the sampled
-plans whose slowest memory it is by prediction, and beside it those whose slowest memory it is by
-simulated volumes. Conflicts: volume / that of fully associative caches. Plans with too many
-accesses were given up, so that large ones are missing.
+plans whose slowest memory it is by prediction, and beside it, of those that were not picked for
+that, the ones whose slowest memory it is by simulated volumes. Conflicts: volume / that of fully
+associative caches. Plans with too many accesses were given up, so that large ones are missing.
 """
 
 CHECKS = """\

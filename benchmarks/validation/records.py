@@ -56,8 +56,12 @@ class Subject:
         is one of its own. (The cache that it prefetches into is the same for all of a machine.)"""
         data = plan_data(self.plan)
         del data["prefetch"]
-        text = json.dumps([data, self.role == "again"], sort_keys=True)
+        text = json.dumps([data, self.is_again], sort_keys=True)
         return sha256(text.encode()).hexdigest()[:12]
+
+    @property
+    def is_again(self) -> bool:
+        return self.role == "again"
 
 
 @dataclass(frozen=True)

@@ -90,16 +90,17 @@ def _of_means(values: Sequence[float]) -> float:
 
 def loss_apart(chosen: Passes, rivals: Sequence[Passes]) -> float:
     """What `chosen` loses against the fastest of `rivals`, if one pass says how fast both are and
-    the others which is the fastest: the mean over all passes, below 0 where `chosen` is faster. NaN
-    if the rivals have one pass only.
+    the others which is the fastest: the mean over all passes, below 0 where `chosen` is faster.
+    Rivals with one pass only are left out; NaN if that leaves none.
 
     The fastest of several plans is also the luckiest by the rounds that make it the fastest; by
     other rounds it is not. But a part of the passes picks less well, so that on average this is too
     small, as the loss by all of them is too large.
     """
-    count = min(map(len, rivals), default=0)
-    if count < 2:
+    rivals = [passes for passes in rivals if len(passes) > 1]  # others failed after their first one
+    if not rivals:
         return nan
+    count = min(map(len, rivals))
     if len(chosen) == 1:  # it met in its first rounds only, which say nothing of the rivals
         chosen = [*chosen] * count
     count = min(count, len(chosen))  # the last passes may be missing

@@ -151,26 +151,24 @@ def _verdict(
     start: Start, workload: Workload, problem: Problem, machine: Machine, records: list[Record]
 ) -> Verdict:
     measured, rounds = joined(records), passes(records)
+    plans = {key: record for key, record in measured.items() if not record.subject.is_again}
+    wrong = frozenset(key for key, record in plans.items() if not is_right(record.error))
     reference = median(s for r in measured.values() for one in r.reference for s in one)
-    again = [abs(statistics.paired_ratio(r) - 1) for r in measured.values() if _is_again(r)]
+    again = [abs(statistics.paired_ratio(r) - 1) for r in measured.values() if r.subject.is_again]
     choices = [record for record in records if isinstance(record, Choice)]
     return Verdict(
         workload,
         start.peak_gflops,
         {
             key: _point(record, rounds[key], reference, problem, machine)
-            for key, record in measured.items()
-            if not _is_again(record) and is_right(record.error)
+            for key, record in plans.items()
+            if key not in wrong
         },
         choices[-1].keys if choices else (),
         again[0] if again else nan,
         tuple(record for record in records if isinstance(record, Failed)),
-        sum(not is_right(record.error) for record in measured.values() if not _is_again(record)),
+        wrong,
     )
-
-
-def _is_again(record: Measurement) -> bool:
-    return record.subject.role == "again"
 
 
 def _point(

@@ -387,7 +387,7 @@ def test_measure_simulate_and_report(tmp_path, capfd):
     (trial,) = read_trials(sorted(tmp_path.glob("*.jsonl")))
     (verdict,) = trial.verdicts
     assert verdict.failed == ()
-    assert verdict.wrong == 0
+    assert not verdict.wrong
     assert {flow.key for flow in trial.flows} == verdict.points.keys()
     # a file that an interrupted run left without a single plan is passed over
     started = tmp_path / "started.jsonl"
@@ -425,7 +425,7 @@ def test_another_layout_is_a_trial_of_its_own(tmp_path, capfd):
     (verdict,) = trial.verdicts
     assert verdict.workload.input_shape == (1, 8, 18, 8)
     assert verdict.workload.weights_shape == (3, 3, 8, 32)
-    assert verdict.wrong == 0
+    assert not verdict.wrong
     assert {flow.key for flow in trial.flows} == verdict.points.keys()
     # nor do plans of both get into one file
     (tmp_path / "own-nhwc_hwcf-native.jsonl").rename(tmp_path / "own-native.jsonl")

@@ -100,7 +100,7 @@ def test_the_objective_is_to_blame_where_predicted_times_know_better():
     assert not list(misses.sample_misses(found))
     costs = (1.0, 0.9, *(1.0 for _ in OTHERS))
     today = trial((1.0, 0.0), (0.95, 0.0), *OTHERS, own=True, objectives=costs)
-    assert [miss.reason for miss in misses.own_misses(today)] == [misses.OLDER]
+    assert [miss.reason for miss in misses.own_misses(today)] == [misses.OTHERWISE]
     slower = trial((1.0, 0.05), (1.0, 0.0), *OTHERS, own=True)
     assert [miss.reason for miss in misses.own_misses(slower)] == [misses.USUAL]
 

@@ -290,6 +290,7 @@ def test_plans_picked_for_their_slowest_memory_count_where_that_is_looked_at(tmp
             volume_tables.volume_rows(trial)]  # fmt: skip
     assert {row["sample: median error"] for row in rows} == {"0.0%"}
     assert sum(int(row["where slowest: plans"]) for row in rows) == 5
+    assert sum(int(row["where slowest when simulated: plans"]) for row in rows) == 2
     assert "Of 2 sampled plans and 0 own ones and candidates, and where a memory is the slowest " \
         "of 3 more sampled ones" in text_of(trial)  # fmt: skip
     assert volume_tables.tensor_rows([trial]) == []
@@ -367,6 +368,8 @@ def test_sums_that_wait_in_memory_take_its_time_once():
     found = breakdown(problem, MACHINE, plan)
     assert found.sums_seconds > 0
     expected = Expected.of(problem, MACHINE, plan)
+    sums = found.sums_seconds * MACHINE.dram_bandwidth * 1e9
+    assert expected.moved("DRAM") == pytest.approx(expected.moved_by_tiles("DRAM") + sums)
     by_tiles = expected.prediction.seconds["DRAM"] - expected.beside_seconds
     assert by_tiles == pytest.approx(found.moving_seconds("DRAM"))
 
@@ -845,10 +848,15 @@ def test_a_plan_that_fails_after_its_first_rounds_is_counted_once(tmp_path):
     trial, paths = trial_of(tmp_path, (1.0,) * 5)
     assert "6 plans, of which 0 gave wrong results; 0 more could not be measured" in text_of(trial)
     other = Subject("R0", "sample", replace(OWN, nontemporal=not OWN.nontemporal))
+    more = next(one for one in sample_plans(PROBLEM, MACHINE, 7, 0) if one not in PLANS)
+    wrong = Subject("R0", "sample", more)
     with appending(paths[0], {"kind": MEASUREMENTS, **HEAD}) as (_, log):
         log(Failed(other, "it crashed"))
+        log(replace(measurement("sample", more, 1.0), error=2.0))
+        log(Failed(wrong, "it crashed later"))
+        log(Failed(replace(wrong, role="again"), "so did the reference"))
     (trial,) = trials.read_trials(paths)
-    assert "6 plans, of which 0 gave wrong results; 1 more could not be measured" in text_of(trial)
+    assert "7 plans, of which 1 gave wrong results; 1 more could not be measured" in text_of(trial)
 
 
 def test_a_commit_with_changes_is_told(tmp_path):
@@ -876,10 +884,11 @@ def test_the_document_begins_with_what_was_found(tmp_path):
     text = " ".join(text_of(*trials).split())
     assert "is at least as fast as the best of 5 random plans in 1 of 3 cases" in text
     assert "cases, a case being an operator in a trial; 0.80 to 2.00 times as fast" in text
-    assert "it loses 0.0% to 20.0% (means of trials). Part of that is chance" in text
+    assert "it loses 0.0% to 20.0% (means of trials), 20.0% on the worst operator of all" in text
+    assert "of all, and misses 6 of 15 figures below. Part of that is chance" in text
     assert "In 1 of 3 cases the fastest is the plan itself" in text
     # the first choice loses 60%, of one operator there is no other; top-5 loses nothing
-    missed = "misses 3 of 12 figures below (four for each trial)"
+    missed = "misses 3 of 12 figures (four for each trial)"
     assert f"{missed}. Its mean loss is 0.0% to 60.0%, or" in text
     assert "lose more than 3%, 1 in all, 0 may be noise, 1 is of an operator with too few" in text
     assert f"| other | `{MACHINE.cpu}` | 256-bit | L1 32 KiB, L2 256 KiB," in text

@@ -90,6 +90,8 @@ def test_losses_judged_apart_owe_nothing_to_luck():
     # one that met in other rounds
     assert statistics.loss_apart([[2.0, 4.0, 1.0]], [chosen, chosen]) == pytest.approx(0.5)
     assert math.isnan(statistics.loss_apart([[1.0]], [[[1.0]]]))
+    # a rival that failed after its first pass
+    assert statistics.loss_apart(slow, [slow, chosen, [[0.1]]]) == pytest.approx(0.5)
     # one of which some passes are missing, or of whose rivals: those that both have count
     drifting = [[1.0], [1.2], [1.2]]
     assert statistics.loss_apart(drifting, [[[2.0], [2.4]], drifting]) == 0.0
