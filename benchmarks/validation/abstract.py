@@ -64,6 +64,8 @@ _ITEMS = """\
   the fastest.
 """
 
+_NOT_MEASURED = "(not measured)"
+
 
 def in_short(trials: Sequence[Trial]) -> str:
     """The section; what no trial measured is said not to be."""
@@ -97,7 +99,7 @@ def in_short(trials: Sequence[Trial]) -> str:
         wins=f"{sum(v.lead >= 1 for v in verdicts)} of {len(verdicts)}",
         advantage=_between([geometric_mean(found) for found in leads if found], number),
         own=_between(values_of(OWN, "mean"), percent),
-        own_worst=percent(max(values_of(OWN, "top-1 loss: worst"), default=nan)),
+        own_worst=_largest(values_of(OWN, "top-1 loss: worst")),
         own_missed=missed_in(OWN),
         own_apart=_between(apart_in(OWN), percent),
         ours=f"{sum(v.best in v.candidates for v in verdicts)} of {len(verdicts)}",
@@ -119,8 +121,8 @@ def in_short(trials: Sequence[Trial]) -> str:
         better=f"{sum(o[OBJECTIVE].loss > o[PREDICTED].loss for o in ranked)} of {len(ranked)}",
         objective=_between(means_of(OBJECTIVE, lambda order: order.loss), percent),
         enough=LEAST_VOLUMES,
-        volume=percent(max(values_of(VOLUME), default=nan)),
-        simulated=percent(max(_simulated_errors(trials), default=nan)),
+        volume=_largest(values_of(VOLUME)),
+        simulated=_largest(_simulated_errors(trials)),
         gain=_between(values_of(OWN, "candidates"), "{:.3f}".format),
     )
     return f"## In short\n\n{filled(_FIRST.format(data=DATA))}\n{filled(text)}"
@@ -140,7 +142,11 @@ def _unknown(number: int) -> str:
     return f", {number} {of} with too few other good plans to compare with"
 
 
+def _largest(values: Sequence[float]) -> str:
+    return percent(max(values)) if values else _NOT_MEASURED
+
+
 def _between(values: Sequence[float], text: Callable[[float], str]) -> str:
     """The least and the largest, or what all are."""
-    ends = dict.fromkeys(map(text, (min(values), max(values)))) if values else ["(not measured)"]
+    ends = dict.fromkeys(map(text, (min(values), max(values)))) if values else [_NOT_MEASURED]
     return " to ".join(ends)

@@ -894,6 +894,9 @@ def test_the_document_begins_with_what_was_found(tmp_path):
     assert f"| other | `{MACHINE.cpu}` | 256-bit | L1 32 KiB, L2 256 KiB," in text
     assert text.count("| abc | 2026-01-01 | 5 | 5 |") == 3
     assert "operators with too few" not in text_of(best)
+    assert "against simulated caches, by (not measured) in the median" in " ".join(
+        text_of(best).split()
+    )
 
 
 def test_ours_are_compared_with_the_best_other_whose_result_is_right():
