@@ -268,6 +268,7 @@ func.func private @swapped(%buffers: memref<8xmemref<1xindex>>) {
 // Where a function, or a loop inside, hands it on to itself only, one place does.
 
 // CHECK-LABEL: llvm.func @handed_around
+// CHECK-NOT:     llvm.cond_br
 // CHECK:         llvm.alloca
 // CHECK:         llvm.cond_br
 // CHECK-NOT:     llvm.alloca
