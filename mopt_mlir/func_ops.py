@@ -7,6 +7,8 @@ from typing import Any
 from mopt_mlir.bindings import bindings_of
 from mopt_mlir.operations import defining_op, directly_in, enclosing_module, find
 
+CALLS = ("func.call", "func.call_indirect")
+
 VISIBILITY = "sym_visibility"
 """The attribute that functions which are private have."""
 
@@ -29,25 +31,23 @@ def declarations_of(module: Any) -> list[Any]:
     return [op for op in _all_functions(module) if not len(op.regions[0].blocks)]
 
 
-CALLS = ("func.call", "func.call_indirect")
+def functions_called(call: Any) -> list[Any]:
+    """The functions that a call may run, of those that have a body: one, or none; through a pointer
+    that may be any, all to which there are pointers of its type."""
+    names = _names_called(call)
+    return [f for f in functions_of(enclosing_module(call)) if name_of(f) in names]
 
 
 def parameters_given(call: Any, number: int) -> list[Any]:
-    """The parameters that the operand `number` of a call becomes, of the functions that have a
-    body: one value, or none; through a pointer that may be any, of all to which there are pointers
-    of its type."""
+    """The parameters that the operand `number` of a call becomes, of `functions_called`."""
     if call.name == "func.call_indirect":
-        number -= 1  # the pointer is the first operand
-        if number < 0:
+        if number == 0:  # the pointer itself
             return []
-    names = _callees(call)
-    called = (
-        function for function in functions_of(enclosing_module(call)) if name_of(function) in names
-    )
-    return [function.regions[0].blocks[0].arguments[number] for function in called]
+        number -= 1
+    return [f.regions[0].blocks[0].arguments[number] for f in functions_called(call)]
 
 
-def _callees(call: Any) -> set[str]:
+def _names_called(call: Any) -> set[str]:
     if call.name == "func.call":
         return {call.attributes["callee"].value}
     pointer = call.operands[0]

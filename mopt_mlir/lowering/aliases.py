@@ -15,7 +15,7 @@ from typing import Any
 
 from mopt_mlir.bindings import bindings_of
 from mopt_mlir.buffers import VIEWS, WRITABLE
-from mopt_mlir.func_ops import argument_attributes, functions_of, name_of
+from mopt_mlir.func_ops import argument_attributes, functions_called
 from mopt_mlir.lowering.results import has_static_shape
 from mopt_mlir.operations import (
     BRANCHES,
@@ -23,7 +23,6 @@ from mopt_mlir.operations import (
     ancestors,
     count_inputs,
     defining_op,
-    enclosing_module,
     find,
     inside,
 )
@@ -88,12 +87,9 @@ def _may_change(operation: Any) -> bool:
 
 def _writes(call: Any) -> bool:
     """Whether the function that is called may write to a tensor that it takes."""
-    name = call.attributes["callee"].value
-    for function in functions_of(enclosing_module(call)):
-        if name_of(function) == name:
-            said = (one.get(WRITABLE) for one in argument_attributes(function))
-            return any(attribute is not None and attribute.value for attribute in said)
-    return True
+    functions = functions_called(call)
+    said = (one.get(WRITABLE) for f in functions for one in argument_attributes(f))
+    return not functions or any(one is not None and one.value for one in said)
 
 
 def _terminator(region: Any) -> Any:

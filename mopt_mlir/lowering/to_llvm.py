@@ -89,7 +89,7 @@ def lower_to_llvm(module: Any, threads: int) -> None:
     _check_places(module)
     _check_layouts(module)
     _check_expansions(module)
-    run_upstream(module, "expand-realloc")
+    run_upstream(module, "expand-realloc")  # into copies, which become loops
     linalg_to_loops(module)
     run_upstream(module, *_TO_LOOPS)
     shift_quotients(module)
