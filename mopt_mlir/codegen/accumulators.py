@@ -54,8 +54,7 @@ class Accumulators:
 
     def _restore(self) -> list[Any]:
         assert self.partials is not None
-        tile = self.partials.tile(self.start)
-        return self.partials.load(self.builder, tile, self.tile.count)
+        return self.partials.load(self.builder, self.tile.count)
 
     @property
     def _vector_type(self) -> Any:
@@ -118,8 +117,7 @@ class Accumulators:
 
     def _save(self, accumulators: Sequence[Any]) -> None:
         assert self.partials is not None
-        tile = self.partials.tile(self.start)
-        self.partials.store(self.builder, tile, accumulators)
+        self.partials.store(self.builder, accumulators)
 
     def when_first(
         self, reduction: Mapping[str, Range], since: Mapping[str, Index] | None = None

@@ -14,9 +14,9 @@ from mopt_mlir.codegen.microkernel import emit_visit
 from mopt_mlir.codegen.operands import Operands, Panels
 from mopt_mlir.codegen.packing import emit_packing, panel_shape
 from mopt_mlir.codegen.panel_copy import panel_copy
-from mopt_mlir.codegen.partials import Partials, partials_size
+from mopt_mlir.codegen.partials import Partials, SumsLayout
 from mopt_mlir.codegen.place import Place
-from mopt_mlir.codegen.ranges import Range, Ranges, sizes_of, starts_of
+from mopt_mlir.codegen.ranges import Range, Ranges, starts_of
 from mopt_mlir.codegen.upcoming import Upcoming
 from mopt_mlir.codegen.visit import Visit
 from mopt_mlir.loop_nest import Loop, LoopNest, Packing, Step
@@ -74,19 +74,24 @@ class NestEmitter:
         shape = panel_shape(self.problem, self.plan.microkernel, packing.sizes)
         return replace(place, panel_memory=self._scratch("panels", shape))
 
+    @cached_property
+    def _sums(self) -> SumsLayout | None:
+        """That of partial sums, if there are any that are not best kept in the output."""
+        nest, kernel = self._nest, self.plan.microkernel
+        if keeps_sums_in_output(self.problem, kernel):
+            return None
+        steps = (*nest.shared, *nest.split, *nest.own)
+        loops = [step for step in steps if isinstance(step, Loop)]
+        return SumsLayout.of(self.problem, kernel, loops)
+
     def _with_sums(self, steps: Sequence[Step], place: Place) -> Place:
-        """`place` with memory for what the outermost loop of `steps` that splits the reduction
-        covers of the output, if there is one, and partial sums are not best kept in the output."""
-        kernel = self.plan.microkernel
-        if place.sums_memory is not None or keeps_sums_in_output(self.problem, kernel):
+        """`place` with memory for partial sums, if it is a loop of `steps` that splits the
+        reduction."""
+        layout = self._sums
+        if layout is None or layout.loop not in steps:
             return place
-        sizes = sizes_of(place.ranges)
-        for loop in (step for step in steps if isinstance(step, Loop)):
-            if loop.dim in self.problem.reduction_dims:
-                size = partials_size(self.problem, kernel, sizes)
-                return replace(place, sums_memory=self._scratch("sums", [size]))
-            sizes[loop.dim] = loop.step
-        return place
+        memory = self._scratch("sums", [layout.size])
+        return replace(place, partials=Partials(memory, layout, self.plan.microkernel.vector))
 
     def _scratch(self, name: str, shape: Sequence[int]) -> Any:
         builder, ir = self.builder, self.builder.ir
@@ -130,16 +135,11 @@ class NestEmitter:
 
     # ---- loops -------------------------------------------------------------------------------
 
-    def _inside(self, place: Place, dim: str, tile: Range) -> Place:
-        """`place` in a loop over `dim`, at `tile`."""
+    def _inside(self, place: Place, loop: Loop, tile: Range) -> Place:
+        """`place` in `loop`, at `tile`."""
+        dim = loop.dim
         upcoming = self._lookahead.inside(place.upcoming, dim, place.ranges, place.share, tile)
-        inner = replace(place.at(dim, tile), upcoming=upcoming)
-        kept = place.sums_memory is not None and place.partials is None
-        if not kept or dim not in self.problem.reduction_dims:
-            return inner
-        kernel = self.plan.microkernel
-        partials = Partials.of(self.problem, kernel, place.sums_memory, place.ranges)
-        return replace(inner, partials=partials)
+        return replace(_in_loop(place, loop, tile), upcoming=upcoming)
 
     def _steps(self, steps: Sequence[Step], place: Place, inside: Callable[[Place], None]) -> None:
         """Loops and packing, outermost first, and what is `inside` of all."""
@@ -153,7 +153,7 @@ class NestEmitter:
         range_ = place.ranges[first.dim]
         with self.builder.loop(first.name, range_.start, range_.ends, first.step) as index:
             tile = range_.tile(index, first.step, place.deeper)
-            self._steps(rest, self._inside(place, first.dim, tile), inside)
+            self._steps(rest, self._inside(place, first, tile), inside)
 
     def _cores(self, place: Place) -> None:
         """The split of the outermost tile between cores."""
@@ -170,7 +170,8 @@ class NestEmitter:
             depth = place.deeper
             for loop, index in zip(split, indices, strict=True):
                 part = ranges[loop.dim].tile(index, loop.step, depth)
-                place = replace(place.at(loop.dim, part), share={**place.share, loop.dim: part})
+                place = _in_loop(place, loop, part)
+                place = replace(place, share={**place.share, loop.dim: part})
             self._share(place)
 
     def _share(self, outer: Place) -> None:
@@ -178,7 +179,7 @@ class NestEmitter:
         place = self._with_sums(self._nest.own, self._with_panels(self._nest.own, outer))
         self._steps(self._nest.own, place, self._register_tile)
         self._free(
-            place.sums_memory if outer.sums_memory is None else None,
+            place.sums_memory if outer.partials is None else None,
             place.panel_memory if outer.panel_memory is None else None,
         )
         if self.operands.nontemporal:
@@ -205,3 +206,12 @@ class NestEmitter:
             self._edges(rest, place, {**sizes, dim: size})
 
         self.builder.whole_or_rest(place.ranges[dim].start, unit, extent, emit)
+
+
+def _in_loop(place: Place, loop: Loop, tile: Range) -> Place:
+    """`place` in `loop`, at `tile`, but for what comes next."""
+    inside = place.at(loop.dim, tile)
+    if place.partials is None:
+        return inside
+    distance = tile.start - place.ranges[loop.dim].start
+    return replace(inside, partials=place.partials.inside(loop, distance))

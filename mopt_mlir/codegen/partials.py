@@ -8,66 +8,85 @@ until the last visit.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from math import prod
+from dataclasses import dataclass, field, replace
+from math import lcm, prod
 from typing import Any
 
 from mopt_mlir.codegen.builder import Builder
 from mopt_mlir.codegen.index import Index
-from mopt_mlir.codegen.ranges import Range
+from mopt_mlir.loop_nest import CORES, Loop
 from mopt_mlir.microkernel import Microkernel
 from mopt_mlir.problem import Problem
 
 
 @dataclass(frozen=True)
-class Partials:
-    """The sums of one register tile after the other in `memref`, for the part of the output that
-    begins at `origin`: whole registers of `vector` elements. Each element along a dim of the output
-    is `steps[dim]` elements of memory further on, and register tiles have `units[dim]` of them, so
-    that where a tile lies takes no quotient."""
+class SumsLayout:
+    """How the sums of register tiles follow each other in memory, if `loop` is the outermost that
+    splits the reduction: in the order in which the loops inside of it come to them.
 
-    memref: Any
-    origin: Mapping[str, Index]
-    units: Mapping[str, int]
+    The memory has `size` elements, `tile` of them for each register tile. What a loop moves by,
+    along its dim, is `steps` times as much in memory, by the name of the loop. The loops outside go
+    through the memory so many times in all `passes`.
+    """
+
+    loop: Loop
+    size: int
+    tile: int
     steps: Mapping[str, int]
-    vector: int
+    passes: int
 
     @staticmethod
-    def of(
-        problem: Problem, kernel: Microkernel, memref: Any, ranges: Mapping[str, Range]
-    ) -> Partials:
-        """The sums of the output in `ranges`, in memory of `partials_size` elements."""
-        units = {dim: kernel.extent(dim) for dim in problem.parallel_dims}
-        step, steps = prod(units.values()), {}
-        for dim in reversed(problem.parallel_dims):
-            steps[dim] = step // units[dim]
-            step *= -(-ranges[dim].size // units[dim])
-        origin = {dim: ranges[dim].start for dim in units}
-        return Partials(memref, origin, units, steps, kernel.vector)
+    def of(problem: Problem, kernel: Microkernel, loops: Sequence[Loop]) -> SumsLayout | None:
+        """That for the nest of `loops`, if any of them splits the reduction. Steps are rounded up
+        to whole elements for each point, so that where a tile lies takes no quotient, and to
+        vectors."""
+        split = next((i for i, one in enumerate(loops) if one.dim in problem.reduction_dims), None)
+        if split is None:
+            return None
+        tile = size = prod(kernel.extent(dim) for dim in problem.parallel_dims)
+        steps: dict[str, int] = {}
+        for loop in reversed(loops[split:]):
+            if loop.dim in problem.parallel_dims:
+                grain = lcm(loop.step, kernel.vector)
+                size = -(-size // grain) * grain
+                tile = tile if steps else size
+                steps[loop.name] = size // loop.step
+                size *= loop.trips
+        passes = prod(loop.trips for loop in loops[:split] if loop.band != CORES)
+        return SumsLayout(loops[split], size, tile, steps, passes)
 
-    def tile(self, start: Mapping[str, Index]) -> Index:
-        """Where the register tile at `start` lies."""
-        offsets = ((start[dim] - self.origin[dim]) * step for dim, step in self.steps.items())
-        return sum(offsets, start=Index())
 
-    def load(self, builder: Builder, tile: Index, count: int) -> list[Any]:
-        """The first `count` registers of `tile`."""
+@dataclass(frozen=True)
+class Partials:
+    """Sums in `memref`, in registers of `vector` elements; `layout` says where. Those of the part
+    of the output that the open loops have come to begin at `first`."""
+
+    memref: Any
+    layout: SumsLayout
+    vector: int
+    first: Index = field(default_factory=Index)
+
+    def inside(self, loop: Loop, distance: Index) -> Partials:
+        """What is left in a step of `loop`, at a `distance` from where that begins."""
+        return replace(self, first=self.first + distance * self.layout.steps.get(loop.name, 0))
+
+    @property
+    def next(self) -> Partials:
+        """Those of the register tile that comes next, but behind a loop's last, smaller step."""
+        return replace(self, first=self.first + self.layout.tile)
+
+    def load(self, builder: Builder, count: int) -> list[Any]:
+        """The first `count` registers of the register tile that all loops have come to."""
         return [
-            builder.vector_load(self.memref, [tile + at], self.vector, self.vector, "acc")
+            builder.vector_load(self.memref, [self.first + at], self.vector, self.vector, "acc")
             for at in self.places(count)
         ]
 
-    def store(self, builder: Builder, tile: Index, values: Sequence[Any]) -> None:
-        """Keep `values` as the first registers of `tile`."""
+    def store(self, builder: Builder, values: Sequence[Any]) -> None:
+        """Keep `values` as its first registers."""
         for at, value in zip(self.places(len(values)), values, strict=True):
-            builder.vector_store(value, self.memref, [tile + at], self.vector)
+            builder.vector_store(value, self.memref, [self.first + at], self.vector)
 
     def places(self, count: int) -> range:
         """Where the first `count` registers of a register tile begin in it."""
         return range(0, count * self.vector, self.vector)
-
-
-def partials_size(problem: Problem, kernel: Microkernel, sizes: Mapping[str, int]) -> int:
-    """Elements of the partial sums of a part of the output of `sizes`."""
-    units = {dim: kernel.extent(dim) for dim in problem.parallel_dims}
-    return prod(-(-sizes[dim] // unit) * unit for dim, unit in units.items())

@@ -16,19 +16,23 @@ class Place:
     """Where the next operation goes: what the open loops cover of each dim, the packed
     weights if they are filled, and the memory that they will be packed into if it is allocated.
     `share` is what the core covers of each dim: all of it, or a part of a tile of L3. `upcoming` is
-    what is read and written next. `sums_memory` is that of partial sums, which `partials` knows how
-    to use once a loop splits the reduction."""
+    what is read and written next. `partials` are the partial sums, if they have memory of their
+    own."""
 
     ranges: Ranges
     share: Ranges
     upcoming: Upcoming
     panels: Panels | None = None
     panel_memory: Any = None
-    sums_memory: Any = None
     partials: Partials | None = None
 
     def at(self, dim: str, range_: Range) -> Place:
         return replace(self, ranges={**self.ranges, dim: range_})
+
+    @property
+    def sums_memory(self) -> Any:
+        """That of `partials`."""
+        return None if self.partials is None else self.partials.memref
 
     @property
     def deeper(self) -> int:

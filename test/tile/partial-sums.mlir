@@ -15,14 +15,14 @@
 // CHECK:           affine.if #[[FIRST]](%c_L2)
 // CHECK:             vector.broadcast
 // CHECK:           else
-// CHECK:             affine.vector_load %[[SUMS]][%h * 224 + %k * 84] {{.*}}, vector<16xf32>
+// CHECK:             affine.vector_load %[[SUMS]][%k * 84 + %h * 224] {{.*}}, vector<16xf32>
 // CHECK-COUNT-13:    affine.vector_load %[[SUMS]]{{.*}}, vector<16xf32>
 // CHECK:           vector.outerproduct
 // CHECK:           affine.if #[[LAST]](%c_L2)
 // CHECK:             vector.maskedstore %arg2
 // CHECK:           else
 // CHECK-COUNT-13:    affine.vector_store {{.*}} %[[SUMS]]{{.*}}, vector<16xf32>
-// CHECK:             affine.vector_store {{.*}} %[[SUMS]][%h * 224 + %k * 84 + 208]
+// CHECK:             affine.vector_store {{.*}} %[[SUMS]][%k * 84 + %h * 224 + 208]
 // CHECK:         memref.dealloc %[[SUMS]]
 func.func @conv(%input: memref<1x16x8x16xf32>, %weights: memref<64x16x3x3xf32>,
                 %output: memref<1x64x6x14xf32>) {
@@ -175,9 +175,9 @@ func.func @far_apart(%input: memref<1x1x14x16xf32>, %weights: memref<1x1x16x128x
 // CHECK-LABEL: func.func @sums_ahead
 // CHECK:         %[[SUMS:.+]] = memref.alloc() {{.*}}mopt.scratch} : memref<7168xf32>
 // CHECK:           affine.for %h = 0 to 8
-// CHECK:             affine.prefetch %[[SUMS]][%h * 224 + %k * 112 + 224], read, locality<3>
+// CHECK:             affine.prefetch %[[SUMS]][%k * 112 + %h * 224 + 224], read, locality<3>
 // CHECK-COUNT-12:    affine.prefetch %[[SUMS]]{{.*}}, read, locality<3>
-// CHECK:             affine.prefetch %[[SUMS]][%h * 224 + %k * 112 + 432], read, locality<3>
+// CHECK:             affine.prefetch %[[SUMS]][%k * 112 + %h * 224 + 432], read, locality<3>
 // CHECK-NOT:         affine.prefetch %[[SUMS]]
 // CHECK:             vector.outerproduct
 func.func @sums_ahead(%input: memref<1x16x10x16xf32>, %weights: memref<64x16x3x3xf32>,
@@ -200,9 +200,9 @@ func.func @sums_ahead(%input: memref<1x16x10x16xf32>, %weights: memref<64x16x3x3
 // CHECK-LABEL: func.func @sums_ahead_in_a_row
 // CHECK:         %[[SUMS:.+]] = memref.alloc() {{.*}}mopt.scratch} : memref<7680xf32>
 // CHECK:           affine.for %w = 0 to 14 step 5
-// CHECK:             affine.prefetch %[[SUMS]][%w * 16 + %h * 240 + %k * 120 + 80], read, locality<3>
+// CHECK:             affine.prefetch %[[SUMS]][%k * 120 + %h * 240 + %w * 16 + 80], read, locality<3>
 // CHECK-COUNT-3:     affine.prefetch %[[SUMS]]{{.*}}, read, locality<3>
-// CHECK:             affine.prefetch %[[SUMS]][%w * 16 + %h * 240 + %k * 120 + 144], read, locality<3>
+// CHECK:             affine.prefetch %[[SUMS]][%k * 120 + %h * 240 + %w * 16 + 144], read, locality<3>
 // CHECK-NOT:         affine.prefetch %[[SUMS]]
 // CHECK:             vector.outerproduct
 func.func @sums_ahead_in_a_row(%input: memref<1x16x10x16xf32>, %weights: memref<64x16x3x3xf32>,
@@ -214,5 +214,61 @@ func.func @sums_ahead_in_a_row(%input: memref<1x16x10x16xf32>, %weights: memref<
                  tile = {k = 64, h = 8, w = 14, c = 8, r = 3, s = 3}}]}}
     ins(%input, %weights : memref<1x16x10x16xf32>, memref<64x16x3x3xf32>)
     outs(%output : memref<1x64x8x14xf32>)
+  return
+}
+
+// -----
+
+// Where many come from memory, as code goes through them once, and there are more lines than a core
+// waits for at once, each of the eight channels asks for four of 28, the last one for some of the
+// register tile behind. The last visit asks for seven rows of the output in each of five channels.
+
+// CHECK:         #[[ROWS:.+]] = affine_set<(d0, d1) : (d0 - 8 >= 0, -d1 + d0 + 4 >= 0)>
+// CHECK-LABEL: func.func @sums_step_by_step
+// CHECK:         %[[SUMS:.+]] = memref.alloc() {{.*}}mopt.scratch} : memref<14336xf32>
+// CHECK:         affine.for %c_L2 = 0 to 16 step 8
+// CHECK-NOT:       affine.prefetch
+// CHECK:           affine.for %[[C:c.+]] = {{.+}}(%c_L2) to {{.+}}(%c_L2) iter_args
+// CHECK-NEXT:        affine.if #[[ROWS]](%c_L2, %[[C]]) {
+// CHECK-COUNT-7:       affine.prefetch %arg2{{.*}}, read, locality<2>
+// CHECK-NOT:           affine.prefetch
+// CHECK:             }
+// CHECK-NEXT:        affine.prefetch %[[SUMS]][%k * 112 + %h * 448 + %[[C]] * 64 - %c_L2 * 64 + 448]
+// CHECK-COUNT-3:     affine.prefetch %[[SUMS]]
+// CHECK-NOT:         affine.prefetch {{%sums|%arg2}}
+// CHECK:             vector.outerproduct
+func.func @sums_step_by_step(%input: memref<1x16x10x16xf32>, %weights: memref<128x16x3x3xf32>,
+                             %output: memref<1x128x8x14xf32>) {
+  linalg.conv_2d_nchw_fchw {mopt.plan = {
+      machine = "graniterapids", threads = 1, packing = "whole", prefetch = "both",
+      microkernel = {lanes = "k", vector = 16, tile = {k = 32, w = 14}, reduction = ["c", "r", "s"]},
+      levels = [{name = "L2", order = ["c", "k", "h", "w", "r", "s"],
+                 tile = {k = 128, h = 8, w = 14, c = 8, r = 3, s = 3}}]}}
+    ins(%input, %weights : memref<1x16x10x16xf32>, memref<128x16x3x3xf32>)
+    outs(%output : memref<1x128x8x14xf32>)
+  return
+}
+
+// -----
+
+// A strip of ten columns has two register tiles along each row; where the strip ends, the next ones
+// are those of the next row, and the second strip, of four columns, has as much memory.
+
+// CHECK-LABEL: func.func @strips
+// CHECK:         memref.alloc() {{.*}}mopt.scratch} : memref<2560xf32>
+// CHECK:         affine.for %c_L1 = 0 to 16 step 8
+// CHECK:           affine.for %w_L1 = 0 to 14 step 10
+// CHECK:             affine.for %h = 0 to 8
+// CHECK:               affine.for %w =
+// CHECK:                 affine.vector_load %sums[%w_L1 * 112 + %h * 160 + %w * 16]
+func.func @strips(%input: memref<1x16x10x16xf32>, %weights: memref<16x16x3x3xf32>,
+                  %output: memref<1x16x8x14xf32>) {
+  linalg.conv_2d_nchw_fchw {mopt.plan = {
+      machine = "znver5", threads = 1, packing = "whole",
+      microkernel = {lanes = "k", vector = 16, tile = {k = 16, w = 5}, reduction = ["c", "r", "s"]},
+      levels = [{name = "L1", order = ["c", "w", "h", "k", "r", "s"],
+                 tile = {k = 16, h = 8, w = 10, c = 8, r = 3, s = 3}}]}}
+    ins(%input, %weights : memref<1x16x10x16xf32>, memref<16x16x3x3xf32>)
+    outs(%output : memref<1x16x8x14xf32>)
   return
 }

@@ -17,7 +17,8 @@ from math import prod
 from mopt_mlir.codegen.accumulators import Accumulators
 from mopt_mlir.codegen.index import Condition, Index
 from mopt_mlir.codegen.prefetch.lines import last_offset, line_step, run_starts
-from mopt_mlir.codegen.prefetch_budget import AT_ONCE, power_of_two_up_to, steps_within
+from mopt_mlir.codegen.prefetch.pace import Pace
+from mopt_mlir.codegen.prefetch_budget import AT_ONCE, steps_within
 from mopt_mlir.codegen.ranges import Range
 from mopt_mlir.codegen.upcoming import VisitingLoop
 from mopt_mlir.codegen.visit import Visit
@@ -53,9 +54,17 @@ def output_prefetch(visit: Visit) -> _AtOnce | _ByRow | None:
     else:
         conditions = output.when_first(visit.reduced, upcoming.since)
     all_ = _AtOnce(output, upcoming.into, start, sizes, conditions, shared)
-    if upcoming.into == "L1" or upcoming.again or conditions or shared is not None:
+    if shared is not None or upcoming.into == "L1" or not _comes_row_by_row(visit, conditions):
         return all_
     return _ByRow.of(all_, visit.kernel, visit.ranges, best // 2) or all_
+
+
+def _comes_row_by_row(visit: Visit, conditions: Sequence[Condition]) -> bool:
+    """Whether it pays to ask for rows of output one after the other in the loop, and not at once
+    before it, where code is larger but the first loads wait for less."""
+    if visit.asks_for_sums_in_steps:
+        return True
+    return not conditions and not visit.upcoming.again
 
 
 @dataclass(frozen=True)
@@ -86,18 +95,17 @@ class _AtOnce:
 
 @dataclass(frozen=True)
 class _ByRow:
-    """Asks for the output of `sizes` at `start` in the first `steps` of the reduction loop over
-    `dim`, which starts at `first`: one row along `rows` after the other, or as many at once as are
-    needed. (The last step may ask for a few more.)"""
+    """Asks for the output of `sizes` at `start`, under `conditions`, at a `pace` in a reduction
+    loop: one row along `rows` after the other, or as many at once as are needed. (The last step may
+    ask for a few more.)"""
 
     output: Accumulators
     into: str
     start: Mapping[str, Index]
     sizes: Mapping[str, int]
+    conditions: Sequence[Condition]
     rows: str
-    dim: str
-    first: Index
-    steps: int
+    pace: Pace
 
     @staticmethod
     def of(
@@ -119,37 +127,26 @@ class _ByRow:
             into=all_.into,
             start=all_.start,
             sizes=all_.sizes,
+            conditions=all_.conditions,
             rows=rows,
-            dim=loop,
-            first=ranges[loop].start,
-            steps=steps,
+            pace=Pace.of(all_.sizes[rows], steps, loop, ranges[loop].start),
         )
+
+    @property
+    def dim(self) -> str:
+        return self.pace.dim
 
     def emit(self, point: Mapping[str, Index]) -> None:
         """Ask for the rows that come in the step at `point`, if any do."""
-        builder, apart = self.output.builder, self._apart
-        done = point[self.dim] - self.first
+        builder, pace = self.output.builder, self.pace
 
         def ask() -> None:
-            number = builder.apply("row", done, apart)
-            start = {**self.start, self.rows: self.start[self.rows] + number * self._each}
-            _ask(self.output, self.into, start, {**self.sizes, self.rows: self._each})
+            number = pace.number(builder, point)
+            start = {**self.start, self.rows: self.start[self.rows] + number}
+            _ask(self.output, self.into, start, {**self.sizes, self.rows: pace.each})
 
-        steps = apart * -(-self.sizes[self.rows] // self._each)
-        conditions = [done.below(steps)]
-        if apart > 1:
-            conditions.insert(0, builder.apply("turn", done, modulo=apart).is_zero())
-        builder.branch(conditions, ask)
-
-    @property
-    def _each(self) -> int:
-        """Rows that come in one step."""
-        return -(-self.sizes[self.rows] // self.steps)
-
-    @property
-    def _apart(self) -> int:
-        """Steps from one row to the next: a power of two, by which it is cheap to divide."""
-        return power_of_two_up_to(max(self.steps // self.sizes[self.rows], 1))
+        left = pace.done(point).below(pace.steps(self.sizes[self.rows]))
+        builder.branch([*self.conditions, *pace.conditions(builder, point), left], ask)
 
 
 def _most_rows(output: Accumulators, sizes: Mapping[str, int]) -> str | None:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import prod
 
 from mopt_mlir.codegen.builder import Builder, element_bytes
 from mopt_mlir.codegen.index import Index
 from mopt_mlir.codegen.partials import Partials
-from mopt_mlir.codegen.prefetch_budget import LINE_BYTES
-from mopt_mlir.codegen.ranges import innermost
+from mopt_mlir.codegen.prefetch.pace import Pace
+from mopt_mlir.codegen.prefetch_budget import AT_ONCE, LINE_BYTES
 from mopt_mlir.codegen.visit import Visit
 
 LEFT_TO_L1 = 16 << 10
@@ -19,33 +18,52 @@ LEFT_TO_L1 = 16 << 10
 
 @dataclass(frozen=True)
 class SumsPrefetch:
-    """Asks for the first `count` registers of partial sums from `first` on, before the
-    reduction."""
+    """Asks for `lines` of `partials`, each of so many `registers`: at a `pace` in a reduction loop
+    (the last steps may ask for a few lines of the register tile behind), or all before it."""
 
     builder: Builder
     partials: Partials
-    first: Index
-    count: int
+    lines: int
+    registers: int
+    pace: Pace | None
 
     @staticmethod
     def of(visit: Visit) -> SumsPrefetch | None:
         """That of a visit's register tile for the next one, if sums wait in scratch memory, and
         these are not near anyway."""
         partials = visit.place.partials
-        along = innermost(visit.problem.parallel_dims, visit.ranges)
-        if partials is None or along is None:
+        if partials is None:
             return None
-        if prod(partials.memref.type.shape) * element_bytes(partials.memref) <= LEFT_TO_L1:
+        size, ranges = element_bytes(partials.memref), visit.ranges
+        if partials.layout.size * size <= LEFT_TO_L1:
             return None
-        first = partials.tile(visit.start) + partials.units[along] * partials.steps[along]
-        return SumsPrefetch(visit.builder, partials, first, visit.tile.count)
+        registers = max(1, LINE_BYTES // (partials.vector * size))
+        lines = -(-visit.tile.count // registers)
+        loop = next((dim for dim in visit.kernel.reduction if not ranges[dim].is_point), None)
+        pace = None
+        if loop is not None and lines > AT_ONCE and visit.asks_for_sums_in_steps:
+            pace = Pace.of(lines, ranges[loop].size, loop, ranges[loop].start)
+        return SumsPrefetch(visit.builder, partials.next, lines, registers, pace)
 
     @property
-    def dim(self) -> None:
-        """It comes once, before all reduction loops."""
+    def dim(self) -> str | None:
+        return None if self.pace is None else self.pace.dim
 
-    def emit(self, _point: Mapping[str, Index]) -> None:
-        partials, size = self.partials, element_bytes(self.partials.memref)
-        registers_per_line = max(1, LINE_BYTES // (partials.vector * size))
-        for at in partials.places(self.count)[::registers_per_line]:
-            self.builder.prefetch(partials.memref, [self.first + at])
+    def emit(self, point: Mapping[str, Index]) -> None:
+        """Ask for all of them, or for those that come in the step at `point`, if any do."""
+        if self.pace is None:
+            self._ask(Index(), self.lines)
+            return
+        builder, pace = self.builder, self.pace
+
+        def ask() -> None:
+            self._ask(pace.number(builder, point), pace.each)
+
+        builder.branch(pace.conditions(builder, point), ask)
+
+    def _ask(self, number: Index, count: int) -> None:
+        """For `count` lines from that of a `number` on."""
+        elements = self.registers * self.partials.vector
+        for line in range(count):
+            where = self.partials.first + (number + line) * elements
+            self.builder.prefetch(self.partials.memref, [where])
