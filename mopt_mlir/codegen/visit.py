@@ -17,12 +17,6 @@ from mopt_mlir.codegen.upcoming import Upcoming
 from mopt_mlir.microkernel import Microkernel
 from mopt_mlir.problem import Problem
 
-FEW_PASSES = 4
-"""How often code goes through the memory of sums, at most, if it asks for them one by one, and for
-the output. (Measured on Granite Rapids, cold: nine layers of Table 1 that do so up to four times
-take 2.2% less time, R6 and M1 5%. Where code comes back more often, and finds sums in a cache, as
-many layers take more time as less, Y4 2% more.)"""
-
 
 @dataclass(frozen=True)
 class Visit:
@@ -57,16 +51,6 @@ class Visit:
     def reduced(self) -> Mapping[str, Range]:
         """The part of the reduction that this visit accumulates."""
         return {dim: self.ranges[dim] for dim in self.problem.reduction_dims}
-
-    @property
-    def asks_for_sums_in_steps(self) -> bool:
-        """Whether partial sums, and the output in the last visit, are asked for step by step in the
-        reduction: sums come from memory when they are accessed for the first time, a good part of
-        their accesses, and all lines at once keep the input waiting. (So it is where input is asked
-        for twice; elsewhere it was not tried.)"""
-        partials = self.place.partials
-        few = partials is not None and partials.layout.passes <= FEW_PASSES
-        return few and self.upcoming.again
 
     @cached_property
     def tile(self) -> RegisterTile:

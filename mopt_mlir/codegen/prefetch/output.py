@@ -54,17 +54,9 @@ def output_prefetch(visit: Visit) -> _AtOnce | _ByRow | None:
     else:
         conditions = output.when_first(visit.reduced, upcoming.since)
     all_ = _AtOnce(output, upcoming.into, start, sizes, conditions, shared)
-    if shared is not None or upcoming.into == "L1" or not _comes_row_by_row(visit, conditions):
+    if upcoming.into == "L1" or upcoming.again or conditions or shared is not None:
         return all_
     return _ByRow.of(all_, visit.kernel, visit.ranges, best // 2) or all_
-
-
-def _comes_row_by_row(visit: Visit, conditions: Sequence[Condition]) -> bool:
-    """Whether it pays to ask for rows of output one after the other in the loop, and not at once
-    before it, where code is larger but the first loads wait for less."""
-    if visit.asks_for_sums_in_steps:
-        return True
-    return not conditions and not visit.upcoming.again
 
 
 @dataclass(frozen=True)
@@ -95,15 +87,14 @@ class _AtOnce:
 
 @dataclass(frozen=True)
 class _ByRow:
-    """Asks for the output of `sizes` at `start`, under `conditions`, at a `pace` in a reduction
-    loop: one row along `rows` after the other, or as many at once as are needed. (The last step may
-    ask for a few more.)"""
+    """Asks for the output of `sizes` at `start`, at a `pace` in a reduction loop: one row along
+    `rows` after the other, or as many at once as are needed. (The last step may ask for a few
+    more.)"""
 
     output: Accumulators
     into: str
     start: Mapping[str, Index]
     sizes: Mapping[str, int]
-    conditions: Sequence[Condition]
     rows: str
     pace: Pace
 
@@ -127,7 +118,6 @@ class _ByRow:
             into=all_.into,
             start=all_.start,
             sizes=all_.sizes,
-            conditions=all_.conditions,
             rows=rows,
             pace=Pace.of(all_.sizes[rows], steps, loop, ranges[loop].start),
         )
@@ -146,7 +136,7 @@ class _ByRow:
             _ask(self.output, self.into, start, {**self.sizes, self.rows: pace.each})
 
         left = pace.done(point).below(pace.steps(self.sizes[self.rows]))
-        builder.branch([*self.conditions, *pace.conditions(builder, point), left], ask)
+        builder.branch([*pace.conditions(builder, point), left], ask)
 
 
 def _most_rows(output: Accumulators, sizes: Mapping[str, int]) -> str | None:
