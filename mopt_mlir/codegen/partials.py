@@ -14,7 +14,7 @@ from typing import Any
 
 from mopt_mlir.codegen.builder import Builder
 from mopt_mlir.codegen.index import Index
-from mopt_mlir.loop_nest import CORES, Loop
+from mopt_mlir.loop_nest import Loop
 from mopt_mlir.microkernel import Microkernel
 from mopt_mlir.problem import Problem
 
@@ -25,15 +25,13 @@ class SumsLayout:
     splits the reduction: in the order in which the loops inside of it come to them.
 
     The memory has `size` elements, `tile` of them for each register tile. What a loop moves by,
-    along its dim, is `steps` times as much in memory, by the name of the loop. The loops outside go
-    through the memory so many times in all `passes`.
+    along its dim, is `steps` times as much in memory, by the name of the loop.
     """
 
     loop: Loop
     size: int
     tile: int
     steps: Mapping[str, int]
-    passes: int
 
     @staticmethod
     def of(problem: Problem, kernel: Microkernel, loops: Sequence[Loop]) -> SumsLayout | None:
@@ -52,8 +50,7 @@ class SumsLayout:
                 tile = tile if steps else size
                 steps[loop.name] = size // loop.step
                 size *= loop.trips
-        passes = prod(loop.trips for loop in loops[:split] if loop.band != CORES)
-        return SumsLayout(loops[split], size, tile, steps, passes)
+        return SumsLayout(loops[split], size, tile, steps)
 
 
 @dataclass(frozen=True)

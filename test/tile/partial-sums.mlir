@@ -219,9 +219,8 @@ func.func @sums_ahead_in_a_row(%input: memref<1x16x10x16xf32>, %weights: memref<
 
 // -----
 
-// Where many come from memory, as code goes through them once, and there are more lines than a core
-// waits for at once, each of the eight channels asks for four of 28, the last one for some of the
-// register tile behind.
+// More lines than a core waits for at once: each of the eight channels asks for four of 28, the last
+// one for some of the register tile behind.
 
 // CHECK-LABEL: func.func @sums_step_by_step
 // CHECK:         %[[SUMS:.+]] = memref.alloc() {{.*}}mopt.scratch} : memref<14336xf32>
