@@ -28,6 +28,14 @@ def parse():
 
 
 @pytest.fixture
+def any_threads(monkeypatch):
+    """More threads than this process has CPUs, which are slow, but right."""
+    from mopt_mlir.compiler.options import CompileOptions
+
+    monkeypatch.setattr(CompileOptions, "check_runs_here", lambda *_: None)
+
+
+@pytest.fixture
 def told():
     """The diagnostics of a test."""
     from mopt_mlir import sink

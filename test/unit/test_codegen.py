@@ -21,7 +21,6 @@ from mopt_mlir.bindings import bindings, bindings_of
 from mopt_mlir.codegen.index import Index
 from mopt_mlir.codegen.ranges import Range
 from mopt_mlir.codegen.rewrite import rewrite
-from mopt_mlir.compiler.options import CompileOptions
 from mopt_mlir.linalg.extract import extract
 from mopt_mlir.machine import host
 from mopt_mlir.microkernel import MOST_ACCUMULATORS, Microkernel
@@ -177,9 +176,7 @@ def bias_of(workload: Workload, initial: str) -> Array:
 
 @pytest.mark.parametrize("threads", [1, 2, 4])
 @pytest.mark.parametrize("seed", range(30))
-def test_random_plans(monkeypatch: pytest.MonkeyPatch, seed: int, threads: int) -> None:
-    # more threads than this host has CPUs are slow, but right
-    monkeypatch.setattr(CompileOptions, "check_runs_here", lambda *_: None)
+def test_random_plans(any_threads: None, seed: int, threads: int) -> None:
     generator = random.Random(1000 * threads + seed)
     (workload,) = random_workloads(1, seed)
     workload = small(workload)

@@ -195,6 +195,6 @@ def test_more_threads_than_cpus_are_refused(monkeypatch):
         CompileOptions(threads=3).target_here()
 
 
-def test_more_threads_than_the_machine_has_cores_are_refused():
+def test_more_threads_than_the_machine_has_cores_are_refused(any_threads):
     with pytest.raises(UserError, match=r"threads=2: machine .* has 1 cores; use fewer threads"):
         mopt_mlir.compile("module {}", machine="generic-avx2,cores=1", threads=2)

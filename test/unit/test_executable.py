@@ -541,7 +541,7 @@ def test_sums_of_squares_are_no_convolution():
     close(output, expected)
 
 
-def test_results_are_the_same_in_each_call():
+def test_results_are_the_same_in_each_call(any_threads):
     """On two cores, whoever is done first."""
     generator = np.random.default_rng(0)
     shapes = (1, 64, 18, 18), (48, 64, 3, 3), (1, 48, 16, 16)

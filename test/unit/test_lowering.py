@@ -296,7 +296,7 @@ def test_truth_values_are_bytes():
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-def test_a_parallel_loop_with_buffers_of_its_own(threads):
+def test_a_parallel_loop_with_buffers_of_its_own(any_threads, threads):
     function = compile(
         """func.func @f(%a: memref<64x4xf32>, %b: memref<64xf32>) {
           affine.parallel (%i) = (0) to (64) {

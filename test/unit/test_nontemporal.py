@@ -20,7 +20,7 @@ def plan(threads: int = 1, packing: str = "none") -> str:
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("shift", [0, 1])
 @pytest.mark.parametrize("layout", ["", ", strided<[768, 192, 32, 1], offset: 1>"])
-def test_nontemporal_stores(layout: str, shift: int, threads: int) -> None:
+def test_nontemporal_stores(any_threads: None, layout: str, shift: int, threads: int) -> None:
     """The output starts at a cache line, and one element behind one: both nests are right."""
     image, filters = random_arrays((1, 3, 8, 34), (4, 3, 3, 3))
     types = "memref<1x3x8x34xf32>", "memref<4x3x3x3xf32>", f"memref<1x4x6x32xf32{layout}>"
@@ -32,6 +32,7 @@ def test_nontemporal_stores(layout: str, shift: int, threads: int) -> None:
     ins(%a, %f : {types[0]}, {types[1]}) outs(%x : {types[2]})
   return
 }}""",
+        machine="auto,cores=2",
         threads=threads,
         require_tiled=True,
     )
@@ -86,11 +87,12 @@ def on_tensors(plan: str, then: str, returned: str) -> str:
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-def test_nontemporal_stores_of_a_tensor(threads: int) -> None:
+def test_nontemporal_stores_of_a_tensor(any_threads: None, threads: int) -> None:
     """The fence behind them keeps nobody from deallocating buffers."""
     image, filters = random_arrays((1, 3, 8, 34), (4, 3, 3, 3))
     exe = mopt_mlir.compile(
         on_tensors(plan(threads, "whole"), f"%y = arith.addf %x, %x : {RESULT}", "%y"),
+        machine="auto,cores=2",
         threads=threads,
         require_tiled=True,
     )
