@@ -78,6 +78,7 @@ func.func @cut_short(%input: memref<1x10x8x16xf32>, %weights: memref<16x10x3x3xf
 // CHECK:               affine.vector_load %sums[%h * 224]
 // CHECK-NOT:           affine.prefetch %sums
 // CHECK:         memref.dealloc %sums
+// CHECK-NOT:     memref.dealloc %sums
 func.func @split_outside_cores(%input: memref<1x16x8x16xf32>, %weights: memref<16x16x3x3xf32>,
                                %output: memref<1x16x6x14xf32>) {
   linalg.conv_2d_nchw_fchw {mopt.plan = {
@@ -235,6 +236,28 @@ func.func @sums_step_by_step(%input: memref<1x16x10x16xf32>, %weights: memref<12
                              %output: memref<1x128x8x14xf32>) {
   linalg.conv_2d_nchw_fchw {mopt.plan = {
       machine = "graniterapids", threads = 1, packing = "whole", prefetch = "both",
+      microkernel = {lanes = "k", vector = 16, tile = {k = 32, w = 14}, reduction = ["c", "r", "s"]},
+      levels = [{name = "L2", order = ["c", "k", "h", "w", "r", "s"],
+                 tile = {k = 128, h = 8, w = 14, c = 8, r = 3, s = 3}}]}}
+    ins(%input, %weights : memref<1x16x10x16xf32>, memref<128x16x3x3xf32>)
+    outs(%output : memref<1x128x8x14xf32>)
+  return
+}
+
+// -----
+
+// Where input is asked for once, all lines are asked for at once.
+
+// CHECK-LABEL: func.func @sums_at_once
+// CHECK:           affine.for %h = 0 to 8
+// CHECK-COUNT-28:    affine.prefetch %sums
+// CHECK:             affine.for %c
+// CHECK-NOT:         affine.prefetch %sums
+// CHECK:             vector.outerproduct
+func.func @sums_at_once(%input: memref<1x16x10x16xf32>, %weights: memref<128x16x3x3xf32>,
+                        %output: memref<1x128x8x14xf32>) {
+  linalg.conv_2d_nchw_fchw {mopt.plan = {
+      machine = "znver4", threads = 1, packing = "whole", prefetch = "L2",
       microkernel = {lanes = "k", vector = 16, tile = {k = 32, w = 14}, reduction = ["c", "r", "s"]},
       levels = [{name = "L2", order = ["c", "k", "h", "w", "r", "s"],
                  tile = {k = 128, h = 8, w = 14, c = 8, r = 3, s = 3}}]}}

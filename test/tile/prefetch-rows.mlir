@@ -159,6 +159,24 @@ func.func @rest(%input: memref<1x28x1x16xf32>, %weights: memref<30x28x1x1xf32>,
   return
 }
 
+// Of 27 rows the last step asks for one that is there, and one behind.
+
+// CHECK-LABEL: func.func @odd_rows
+// CHECK:           affine.for %[[C:c.+]] = 0 to 28 iter_args
+// CHECK-NEXT:        affine.if #[[FIRST14]](%[[C]]) {
+// CHECK-NEXT:          affine.prefetch %arg2[0, %[[C]] * 2, 0, 15], read, locality<2>
+// CHECK-NEXT:          affine.prefetch %arg2[0, %[[C]] * 2 + 1, 0, 15], read, locality<2>
+// CHECK-NEXT:        }
+func.func @odd_rows(%input: memref<1x28x1x16xf32>, %weights: memref<27x28x1x1xf32>,
+                    %output: memref<1x27x1x16xf32>) {
+  linalg.conv_2d_nchw_fchw {mopt.plan = {
+      machine = "znver4", threads = 1, packing = "none", levels = [], prefetch = "L2",
+      microkernel = {lanes = "w", vector = 16, tile = {k = 27, w = 16}, reduction = ["c"]}}}
+    ins(%input, %weights : memref<1x28x1x16xf32>, memref<27x28x1x1xf32>)
+    outs(%output : memref<1x27x1x16xf32>)
+  return
+}
+
 // Into L1, and where input is asked for twice, it was not tried.
 
 // CHECK-LABEL: func.func @into_l1
