@@ -1,4 +1,4 @@
-"""How fast the steps of a reduction loop ask for many things, rather than for all at once."""
+"""At what pace a reduction loop asks for many lines, or rows, and not for all of them at once."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from mopt_mlir.codegen.prefetch_budget import power_of_two_up_to
 
 @dataclass(frozen=True)
 class Pace:
-    """`each` of them in each step of the loop over `dim`, which starts at `first`, or one in every
-    `apart` steps: a power of two, by which it is cheap to divide."""
+    """In each step of the loop over `dim`, which starts at `first`, `each` lines or rows are asked
+    for; or, where there are more steps than that, one in every `apart` steps: a power of two, by
+    which it is cheap to divide."""
 
     dim: str
     first: Index
@@ -22,7 +23,7 @@ class Pace:
 
     @staticmethod
     def of(count: int, steps: int, dim: str, first: Index) -> Pace:
-        """That of `count` of them in about so many `steps`, or a few less."""
+        """That at which `count` of them are asked for in so many `steps`, or fewer."""
         return Pace(dim, first, -(-count // steps), power_of_two_up_to(max(steps // count, 1)))
 
     def steps(self, count: int) -> int:
@@ -35,8 +36,7 @@ class Pace:
 
     def number(self, builder: Builder, point: Mapping[str, Index]) -> Index:
         """That of the first that the step at `point` asks for."""
-        done = self.done(point)
-        return (done if self.apart == 1 else builder.apply("turn", done, self.apart)) * self.each
+        return builder.apply("number", self.done(point), self.apart) * self.each
 
     def conditions(self, builder: Builder, point: Mapping[str, Index]) -> list[Condition]:
         """When the step at `point` asks for any; none, so always, if each does."""
