@@ -266,6 +266,12 @@ def _prefetched_input() -> Rows:
             "own plans of all three sets on Granite Rapids",
         ],
         [
+            "rows of input that register tiles share are asked for by whole rows: at most so "
+            "often, on Granite Rapids",
+            f"{prefetch_input.MOST_ASKED_AGAIN:g} times",
+            "own plans of 22 layers of all four sets on Granite Rapids; found in the plan of F1",
+        ],
+        [
             "passes through input asked for twice where that of later tiles is not, at most",
             f"{prefetch_input.FEW_PASSES}",
             "own plans of 14 layers that are in no set, and of all four sets, on Zen 4",
