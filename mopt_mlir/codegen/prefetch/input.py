@@ -65,10 +65,10 @@ more."""
 MOST_ASKED_AGAIN = 1.25
 """How often, at most and on average, rows of what is read later are asked for, where each register
 tile that shares them asks for whole rows, now and then. A line of each row in every step, as they
-would ask for otherwise, is more at a time than the buffers hold through which all misses of L1 go.
-Measured on Granite Rapids, cold: 18 layers take 1.9% less time, two of them 14%, six 1 to 3% more;
-of four whose rows would be asked for 1.5 times or more, one would take 8% more, two 2 to 3% more,
-and one 2% less."""
+would ask for otherwise, is more at a time, we suppose, than the buffers hold through which all
+misses of L1 go. Measured on Granite Rapids, cold: 16 layers take 1.8% less time, two of them 14%,
+six 1 to 3% more; of four whose rows would be asked for 1.5 times or more, one would take 8% more,
+two 2 to 3% more, and one 2% less."""
 
 ROWS_AT_ONCE = 4
 """Rows of taps, at most, that are prefetched together: their addresses are one and constant
@@ -186,28 +186,27 @@ class InputPrefetch:
         """Ask for what is read `later`, or for the part of it that falls to this register tile:
         whole rows, in some of the steps, or in each step some of `lines`."""
         visit = self.visit
-        shifts = shifts_to(visit.builder, later, visit.ranges[later.dim].start)
+        at_later = shifted(at, shifts_to(visit.builder, later, visit.ranges[later.dim].start))
         pace = self._pace_of_rows(later)
-        if pace is not None and later.along is not None:
-            start = visit.ranges[later.along].start
-            turn = visit.builder.apply("turn", start, later.unit, pace.apart)
-            row = shifted(at, {**shifts, pace.dim: shifts.get(pace.dim, Index()) + turn})
+        if pace is not None:
+            _, row = part_of(visit.builder, pace.apart, later, visit.ranges)
+            at_row = shifted(at_later, {pace.dim: row})
             conditions = pace.conditions(visit.builder, at)
-            visit.builder.branch(conditions, lambda: self._ask(row, lines, visit.upcoming.into))
+            visit.builder.branch(conditions, lambda: self._ask(at_row, lines, visit.upcoming.into))
             return
         if _evenly_spread(lines, visit.problem.input):
             lines = _part(visit.builder, lines, visit.ranges, later)
-        self._ask(shifted(at, shifts), lines, visit.upcoming.into)
+        self._ask(at_later, lines, visit.upcoming.into)
 
     def _pace_of_rows(self, later: NextInput) -> Pace | None:
         """At what pace each of the register tiles that share `later` asks for whole rows of it, so
         that each row is asked for by one of them, or a few by two; None where that does not pay,
         or was not tried: where input is asked for only once."""
-        if self.dim is None or later.along is None or not self.visit.upcoming.again:
+        if self.dim is None or not self.visit.upcoming.again:
             return None
         steps = self.visit.ranges[self.dim]
         apart = power_of_two_up_to(min(later.tiles, steps.size))
-        if apart == 1 or later.tiles > MOST_ASKED_AGAIN * apart:
+        if later.tiles > MOST_ASKED_AGAIN * apart:
             return None
         return Pace(self.dim, steps.start, 1, apart)
 
