@@ -74,7 +74,7 @@ bench-tvm: $(PEERS_STAMP) ## install TVM as well, for mopt-bench run --peers tvm
 bench: $(STAMP) $(PEERS_STAMP) ## measure all of docs/performance.md, 70 minutes on a quiet machine, and write it
 	$(BIN)/mopt-bench suite --directory $(BENCH)
 	$(BIN)/mopt-bench scale --json $(BENCH)/scale.json
-	$(BIN)/mopt-bench report $(BENCH)/*.json
+	$(BIN)/mopt-bench report $(BENCH)/*.json --output docs
 
 validate: $(STAMP) $(PEERS_STAMP) ## put the model on trial, hours: build/validation/validation.md
 	$(BIN)/mopt-bench suite --configurations a-cold --directory $(VALIDATION)
@@ -94,7 +94,7 @@ validate-smoke: $(STAMP) ## the same for a few operators and plans, 4 to 9 minut
 	$(BIN)/mopt-validate report $(SMOKE)/*.jsonl --output $(SMOKE)
 
 validation-report: $(STAMP) ## write docs/validation.md again, of the data and notes beside it
-	$(BIN)/mopt-validate report docs/validation/*.xz $(NOTES)
+	$(BIN)/mopt-validate report docs/validation/*.xz $(NOTES) --output docs
 
 clean: ## remove .venv and everything else that was built
 	rm -rf $(VENV) $(PEERS) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

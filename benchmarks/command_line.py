@@ -130,11 +130,11 @@ def _add_report(commands: Any) -> None:
         "report",
         help="print tables, write plots and performance.md",
         description="Print tables of results; write plots and performance.md. The plots need "
-        "matplotlib: pip install 'mopt-mlir[plot]'.",
+        "matplotlib: pip install matplotlib.",
     )
     report.add_argument("files", nargs="+", type=Path, metavar="FILE", help="of run, suite, scale")
     report.add_argument(
-        "--output", type=Path, default=Path("docs"), help="directory to write to (default docs)"
+        "--output", type=Path, default=Path("build"), help="directory to write to (default build)"
     )
     report.add_argument("--tables-only", action="store_true", help="write nothing")
     report.add_argument(

@@ -90,7 +90,7 @@ def write_document(
         note = f"wrote {directory / NAME} and {counted(len(drawn), 'plot')}"
     except ImportError:
         drawn = {}
-        note = f"wrote {directory / NAME} without plots: pip install 'mopt-mlir[plot]'"
+        note = f"wrote {directory / NAME} without plots: pip install matplotlib"
     # nothing is written before all of it is known, so that a page and its plots belong together
     text = "\n".join(_sections(comparisons, scales, set(drawn)))
     make_directory(directory / FIGURES)

@@ -44,8 +44,8 @@ def check_output(path: str | PathLike[str]) -> None:
             os.fstat(number)
             return
         directory = os.path.dirname(os.path.realpath(name))
-    except OSError as error:  # it is closed, or the working directory was removed
-        raise UserError(f"cannot write it: {error.strerror}", name) from None
+    except (OSError, ValueError) as error:  # closed, a lost working directory, a NUL in the name
+        raise UserError(f"cannot write it: {getattr(error, 'strerror', error)}", name) from None
     if os.path.isdir(name):
         raise UserError("cannot write it: it is a directory", name)
     if name.endswith(os.sep):

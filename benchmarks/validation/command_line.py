@@ -147,7 +147,7 @@ def _add_report(commands: Any) -> None:
         description="Write validation.md, pages with more of each trial, plots and the compressed "
         "data. Predictions are those "
         "of today's model. A file that is called like another one, with -before at its end, is "
-        "compared with that one only. The plots need matplotlib: pip install 'mopt-mlir[plot]'.",
+        "compared with that one only. The plots need matplotlib: pip install matplotlib.",
     )
     report.add_argument(
         "files",
@@ -166,7 +166,7 @@ def _add_report(commands: Any) -> None:
         help="more results of mopt-bench run, for the comparison with other libraries",
     )
     report.add_argument(
-        "--output", type=Path, default=Path("docs"), help="directory to write to (docs)"
+        "--output", type=Path, default=Path("build"), help="directory to write to (build)"
     )
     report.set_defaults(command="report")
 

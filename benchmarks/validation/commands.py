@@ -62,7 +62,6 @@ def simulate(arguments: argparse.Namespace) -> int:
     files = arguments.files or _measured(arguments.directory)
     if not files:
         raise UserError(_NOTHING_MEASURED.format(arguments.directory))
-    make_directory(arguments.directory)
     requests = [
         Simulating(
             path,
@@ -108,7 +107,10 @@ def report(arguments: argparse.Namespace) -> int:
     files = [path for path in files if path not in bench and path.suffix != NOTE]
     trials = read_trials(files)
     if not trials:
-        raise UserError(_NOTHING_MEASURED.format(DIRECTORY))
+        needed = (
+            "no measurements in these files; those that mopt-validate measure writes are needed"
+        )
+        raise UserError(needed if arguments.files else _NOTHING_MEASURED.format(DIRECTORY))
     bench.sort(key=title_of)
     comparisons = {title_of(path): Comparison.of(Results.read(path)) for path in bench}
     to_stderr(write_document(arguments.output, trials, comparisons, [*files, *bench], notes))

@@ -91,7 +91,7 @@ def write_document(
         told = f"wrote {directory / ARTICLE} and {counted(len(drawn), 'plot')}"
     except ImportError:
         drawn = {}
-        told = f"wrote {directory / ARTICLE} without plots: pip install 'mopt-mlir[plot]'"
+        told = f"wrote {directory / ARTICLE} without plots: pip install matplotlib"
     # nothing is written before all of it is known, so that pages and their data belong together
     found = Findings(judged(trials), comparisons, frozenset(drawn))
     pages = {name: "\n".join(PAGES[name][0](found)) for name in found.pages}

@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from mopt_mlir.wording import counted
+
 from ..comparison import Comparison
 from ..document import filled, markdown
 from ..peers import REGISTRY
@@ -127,7 +129,7 @@ def _given_up(trial: Trial) -> str:
     """How many plans were not simulated, and why."""
     reasons = Counter(failure.reason for failure in trial.given_up)
     each = "; ".join(f"{number} for {reason}" for reason, number in sorted(reasons.items()))
-    return f"{len(trial.given_up)} were given up{f' ({each})' if each else ''}"
+    return f"{counted(len(trial.given_up), 'plan')} given up{f' ({each})' if each else ''}"
 
 
 def comparison(found: Findings) -> Sections:

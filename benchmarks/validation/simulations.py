@@ -11,6 +11,7 @@ from typing import Any
 
 from mopt_mlir.diagnostics import UserError
 from mopt_mlir.machine import Machine
+from mopt_mlir.output import make_directory
 from mopt_mlir.problem import Problem
 
 from .. import environment
@@ -67,6 +68,7 @@ def simulate_plans(request: Request, progress: Progress) -> None:
     if measured["kind"] != MEASUREMENTS:
         raise UserError("it has volumes, and no measurements", str(request.trial))
     machine = machine_of(measured["machine"]["planned_for"])
+    make_directory(request.path.parent)
     isa = str(measured["must_agree"]["isa"])
     with appending(request.path, _head(request, measured, machine)) as (records, log):
         have = {

@@ -195,12 +195,12 @@ class AffineBuilder:
     def applied(self, name: str, index: Index, divisor: int = 1, modulo: int = 0) -> Any:
         """`index floordiv divisor mod modulo` (0 for none), always a value of its own."""
         map_, operands = self.map_of([index])
+        expr = map_.results[0]
         if divisor != 1:
-            expr = self.ir.AffineExpr.get_floor_div(map_.results[0], divisor)
-            map_ = self.ir.AffineMap.get(len(operands), 0, [expr])
+            expr = self.ir.AffineExpr.get_floor_div(expr, divisor)
         if modulo:
-            expr = self.ir.AffineExpr.get_mod(map_.results[0], modulo)
-            map_ = self.ir.AffineMap.get(len(operands), 0, [expr])
+            expr = self.ir.AffineExpr.get_mod(expr, modulo)
+        map_ = self.ir.AffineMap.get(len(operands), 0, [expr])
         with self.named(name):
             return self.bindings.affine.AffineApplyOp(map_, operands).result
 

@@ -26,7 +26,6 @@ from mopt_mlir.codegen.upcoming import (
     Upcoming,
     VisitingLoop,
     behind,
-    cache_of,
 )
 from mopt_mlir.plan import Plan
 from mopt_mlir.problem import Problem, Role, Tensor
@@ -91,7 +90,6 @@ class Lookahead:
             moved=None if moved == channel else moved,
             shift=shift,
             turns=self._turns(ranges, (*tiles, channel)),
-            into=cache_of(self.plan),
             first_pass=self._first_pass(ranges, share),
             wraps=wraps,
         )
@@ -152,9 +150,8 @@ class Lookahead:
             along=along,
             unit=unit,
             tiles=tiles[along],
-            far=loop.step >= near.get(loop.dim, 1) or self._l1_tiles_have_all_pixels,
+            far=loop.step >= near.get(loop.dim, 1) or self._innermost_tiles_have_all_pixels,
             first_pass=self._first_pass(ranges, share),
-            into=cache_of(self.plan),
             around=loop.around,
         )
 
@@ -165,13 +162,12 @@ class Lookahead:
         return tuple(start for start in starts if start.terms)
 
     @property
-    def _l1_tiles_have_all_pixels(self) -> bool:
-        """Whether no loop outside of L1's tiles goes through pixels, so that all weights come from
-        memory."""
-        pixels, inner = self.problem.pixel_dims, self.plan.levels[-1:]
-        return bool(pixels) and all(
-            level.tile[dim] >= self.problem.extent(dim) for level in inner for dim in pixels
-        )
+    def _innermost_tiles_have_all_pixels(self) -> bool:
+        """Whether no loop around the innermost tiles goes through pixels, or there are no tiles, so
+        that all weights come from memory."""
+        pixels, levels = self.problem.pixel_dims, self.plan.levels
+        tile = levels[-1].tile if levels else self.problem.extents
+        return bool(pixels) and all(tile[dim] >= self.problem.extent(dim) for dim in pixels)
 
     def inside(
         self, outer: Upcoming, dim: str, ranges: Ranges, share: Ranges, tile: Range

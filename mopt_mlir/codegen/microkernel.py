@@ -2,8 +2,8 @@
 
 One operand is read in vectors along the lanes, the other in scalars that are broadcast; every pair
 of a vector and a scalar has one accumulator register, carried through the reduction loops. With
-lanes over output channels the weights are the vectors (from packed panels) and pixels the scalars;
-with lanes over pixels it is the other way round.
+lanes over output channels the weights are the vectors, from packed panels or where they lie, and
+pixels the scalars; with lanes over pixels it is the other way round.
 """
 
 from __future__ import annotations

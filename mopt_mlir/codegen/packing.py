@@ -58,10 +58,11 @@ def emit_packing(copy: PanelCopy, cores: int) -> None:
         builder.whole_or_rest(first, width, extent, partial(copy.emit, panel, first))
 
     count = panels.memref.type.shape[0]
-    bounds = [Index(constant=count), *_cut(builder, panels, copy.ranges[panels.channel])]
     if count == 1:
         pack_panel(Index())
-    elif cores > 1:
+        return
+    bounds = [Index(constant=count), *_cut(builder, panels, copy.ranges[panels.channel])]
+    if cores > 1:
         share = -(-count // cores)
         with (
             builder.parallel(["panels"], [Index()], [bounds], [share]) as (start,),

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from math import prod
 from typing import Any
 
 from mopt_mlir.operations import handed_on
 
-WRITABLE = "writable"
+WRITABLE_RESULT = "writable"
 """The attribute of `bufferization.to_tensor` by which results may be written to in place."""
 
+_LINALG = "linalg."
 _RESHAPING = ("tensor.cast", "tensor.collapse_shape", "tensor.expand_shape")
 
 
@@ -28,32 +30,56 @@ def keep_what_is_read_later(results: Iterable[Any]) -> None:
         for user in _users(result):
             (reads if _reads_buffer(user) else others).append(order.place(user, result))
         if reads and others and max(reads) >= min(others):
-            del result.owner.operation.attributes[WRITABLE]
+            del result.owner.operation.attributes[WRITABLE_RESULT]
 
 
 def _users(result: Any) -> Iterator[Any]:
     """The operations that use a tensor, or what folding may make the tensor itself."""
     values, seen = [result], {result}
     while values:
-        for use in values.pop().uses:
-            forms = _forms(use.owner.operation, use.operand_number)
+        value = values.pop()
+        for use in value.uses:
+            user = use.owner.operation
+            forms = _forms(user, use.operand_number)
             if not forms:
-                yield use.owner.operation
+                yield user
+                forms = _perhaps(user, value)
             values += [form for form in forms if form not in seen]
             seen |= {*forms}
 
 
 def _forms(user: Any, number: int) -> list[Any]:
-    """The results, and what they are in a loop, that may be folded to operand `number` of `user`,
-    which then does not read it: another shape of it, or what branches and loops hand on."""
-    if user.name in _RESHAPING or (user.name == "linalg.generic" and _only_yields(user, number)):
+    """The results, and what they are in a loop, that are operand `number` of `user`, which does not
+    read it: another shape of it, or what branches and loops hand on."""
+    if user.name in _RESHAPING or (user.name.startswith(_LINALG) and _only_yields(user, number)):
         return list(user.results)
     return handed_on(user, number)
 
 
-def _only_yields(generic: Any, number: int) -> bool:
+def _perhaps(user: Any, value: Any) -> list[Any]:
+    """The results of `user` that folding may make its operand `value`, as that of a product by one:
+    any of as many elements, except where linalg computes. Nobody knows all that folds, and a result
+    that is taken for one of these in vain is not written to in place, which is no more than slow.
+    """
+    if user.name.startswith(_LINALG):
+        return []
+    size = _size(value)
+    return [result for result in user.results if None in (size, of := _size(result)) or of == size]
+
+
+def _size(value: Any) -> int | None:
+    """The number of elements; None where that is not known, and 0 of what is no tensor."""
+    type_ = value.type
+    if not hasattr(type_, "shape"):
+        return 0
+    return prod(type_.shape) if type_.has_static_shape else None
+
+
+def _only_yields(linalg: Any, number: int) -> bool:
     """Whether all that an operation does is to hand on its operand `number`."""
-    block = generic.regions[0].blocks[0]
+    if not len(linalg.regions) or not len(linalg.regions[0].blocks):
+        return False
+    block = linalg.regions[0].blocks[0]
     (*before, last) = block.operations
     return not before and [*last.operands] == [block.arguments[number]]
 
@@ -77,7 +103,8 @@ class _Order:
             self._places[block] = {operation: place for place, operation in enumerate(operations)}
         places = self._places[block]
         while user not in places:
-            if user.block.region == block.region or user.name == "func.func":
+            around = user.parent
+            if around is None or user.block.region == block.region:
                 return len(places)
-            user = user.parent.operation
+            user = around.operation
         return places[user]

@@ -16,7 +16,7 @@ from mopt_mlir.codegen.builder import Builder
 from mopt_mlir.codegen.nest import NestEmitter
 from mopt_mlir.codegen.operands import Operands
 from mopt_mlir.codegen.packing import pack_constant
-from mopt_mlir.codegen.rereading import keep_what_is_read_later
+from mopt_mlir.codegen.rereading import WRITABLE_RESULT, keep_what_is_read_later
 from mopt_mlir.linalg.extract import Convolution
 from mopt_mlir.normal_form import Groups
 from mopt_mlir.operations import enclosing_module, free_symbols
@@ -132,7 +132,7 @@ def _to_tensor(builder: Builder, buffer: Any, type_: Any) -> Any:
         "bufferization.to_tensor",
         results=[type_],
         operands=[buffer],
-        attributes={"restrict": unit, "writable": unit},
+        attributes={"restrict": unit, WRITABLE_RESULT: unit},
         loc=builder.location,
     ).result
 

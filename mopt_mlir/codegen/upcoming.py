@@ -32,8 +32,7 @@ class NextBlock:
     `count` channels after these: `length` less along that dim.
 
     Register tiles take `turns` through what the block is used for: each of them can prefetch a
-    part of the next one, `into` a cache. In the `first_pass` through the weights all of these are
-    0.
+    part of the next one. In the `first_pass` through the weights all of these are 0.
     """
 
     first: Index
@@ -41,7 +40,6 @@ class NextBlock:
     moved: str | None
     shift: int
     turns: tuple[Turn, ...]
-    into: str
     first_pass: tuple[Index, ...]
     wraps: tuple[Index, int] | None = None
 
@@ -85,9 +83,9 @@ class NextWeights:
     `around` behind the last of these.
 
     Until then register tiles step along `along` in steps of `unit`, `tiles` times: each of them can
-    prefetch a part, into the cache `into`. `far` says that they are not in L2: they are part of
-    another tile of it, or nobody has read them before. Nobody has in the `first_pass` through the
-    weights, in which all of these are 0.
+    prefetch a part. `far` says that they are not in L2: they are part of another tile of it, or
+    nobody has read them before. Nobody has in the `first_pass` through the weights, in which all of
+    these are 0.
     """
 
     dim: str
@@ -97,7 +95,6 @@ class NextWeights:
     tiles: int
     far: bool
     first_pass: tuple[Index, ...]
-    into: str
     around: Around | None = None
 
 

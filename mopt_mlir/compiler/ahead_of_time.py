@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from mopt_mlir.compiler.compilation import lower_source
 from mopt_mlir.compiler.lowered import keep_demands
-from mopt_mlir.diagnostics import UserError
+from mopt_mlir.diagnostics import UserError, emit
 from mopt_mlir.lowering.constants import take_constants
 from mopt_mlir.lowering.header import header_text
 from mopt_mlir.lowering.link import check_compiler, link_shared
@@ -57,11 +57,13 @@ def compile_to_file(
         check_compiler()  # before anything is planned
     target = options.target_of_files()
     lowered = lower_source(source, options, target)
+    if not lowered.entries:
+        emit("warning", "", "there is no public function: nothing in the output can be called")
     data = _artifact(lowered, suffix, target)
+    write_output(name, data)
     if header is not None:
         declarations = header_text(lowered.entries, os.path.basename(fspath(header)))
         write_output(header, declarations.encode())
-    write_output(name, data)
 
 
 def _artifact(lowered: LoweredModule, suffix: str, target: Target) -> bytes:

@@ -41,7 +41,7 @@ def compile(
       `mopt-tile{machine=... threads=...}` says itself what it plans for;
     - `plan_cache`: whether plans are kept on disk;
     - `candidates`: plans of each convolution to measure on this host, to take the fastest;
-    - `jobs`: processes that plan, each another convolution.
+    - `jobs`: processes that plan, each another convolution, unless several candidates are measured.
 
     Raises TypeError for an argument of another type, and UserError, which carries the location, for
     whatever else is wrong.

@@ -9,12 +9,14 @@ from mopt_mlir.diagnostics import UserError, emit
 from mopt_mlir.machine import Machine
 from mopt_mlir.machine.spec import AUTO, HOST, MachineSpec
 from mopt_mlir.planning.solving import check_jobs
+from mopt_mlir.wording import counted
 
 if TYPE_CHECKING:
     from mopt_mlir.lowering.target import Target
     from mopt_mlir.pipeline.pass_base import Pass
 
 _MOST_CANDIDATES = 100
+"""More are taken for a mistake: each is compiled and measured."""
 
 _KINDS: dict[str, tuple[type, ...]] = {
     "machine": (str,),
@@ -39,7 +41,8 @@ class CompileOptions:
     for. An operation that mopt-tile leaves becomes plain loops with a warning; with `require_tiled`
     it is an error. With `plan_cache` plans are kept on disk, see `planning.plan_cache`. Of so many
     `candidates` per convolution the one is taken that is fastest on this host, see `choosing`; 1
-    measures nothing. So many processes plan (`jobs`), each another convolution.
+    measures nothing. So many processes plan (`jobs`), each another convolution; where candidates
+    are measured, one after the other is planned.
 
     Raises TypeError for a value of another type, UserError for one that makes no sense.
     """
@@ -143,7 +146,7 @@ class CompileOptions:
         available = len(affinity())
         if self.threads > available:
             raise UserError(
-                f"threads={self.threads}: this process may run on {available} CPUs; "
+                f"threads={self.threads}: this process may run on {counted(available, 'CPU')}; "
                 "use fewer threads"
             )
 
@@ -159,13 +162,16 @@ class CompileOptions:
     def compare_vectors(self, target: Target, module: Any) -> None:
         """Warn of plans for `module` that would not suit the CPU. Ones for narrower vectors may be
         what is wanted, unless both were named."""
+        from mopt_mlir.bindings import bindings_of
         from mopt_mlir.lowering.target import vector_unit
         from mopt_mlir.machine import resolve
+        from mopt_mlir.planning.planner import unplanned
 
         if self.passes is not None:
             return
         machine, bits = resolve(self.planned_machine, module), vector_unit(target).bits
-        if machine.vector_bits > bits or (self.cpu and machine.vector_bits < bits):
+        is_other = machine.vector_bits > bits or (self.cpu and machine.vector_bits < bits)
+        if is_other and unplanned(module, bindings_of(module)):
             emit(
                 "warning",
                 "",

@@ -16,6 +16,7 @@ LEAST_TURNS = 5
 """Also where a turn takes so long that more of them would take longer than SECONDS."""
 
 SECONDS = 1.5
+"""Of all turns, so that candidates of a large layer do not take minutes."""
 
 _SETTLE = 64  # rounds: enough to have the interpreter's own code and data back in the caches
 _DEVIATIONS = 1.4826
@@ -28,7 +29,7 @@ Times = NDArray[np.float64]
 def time_in_turns(
     candidates: Sequence[Callable[[], Any]], before_each: Callable[[], Any] | None = None
 ) -> Times:
-    """Seconds of single calls. `before_each` call that of the same name is made, untimed.
+    """Seconds of single calls. Before each of them `before_each` is called, untimed.
 
     Candidates take turns, in rotating order, so that what disturbs the machine for a while disturbs
     all of them. A first turn, in which memory is touched for the first time, is not counted.

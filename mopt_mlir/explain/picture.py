@@ -93,7 +93,7 @@ def check_installed() -> None:
         import matplotlib.figure  # noqa: F401
     except ImportError:
         raise UserError(
-            'pictures need matplotlib, which is not installed: pip install "mopt-mlir[plot]"'
+            "pictures need matplotlib, which is not installed: pip install matplotlib"
         ) from None
     except ValueError as error:
         raise UserError(f"matplotlib cannot be set up, see MPLBACKEND: {error}") from None

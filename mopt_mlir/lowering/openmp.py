@@ -74,7 +74,7 @@ def find_openmp() -> Path:
         if path.is_file():
             return path
     raise UserError(
-        'parallel code needs the OpenMP runtime: pip install "mopt-mlir[openmp]", or use one thread'
+        f"parallel code needs the OpenMP runtime: pip install {_PACKAGE}, or use one thread"
     )
 
 

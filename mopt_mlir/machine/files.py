@@ -16,7 +16,14 @@ from pathlib import Path
 from typing import Any
 
 from mopt_mlir.diagnostics import UserError
-from mopt_mlir.machine.machine import CACHE_NAMES, Cache, Machine, field_kinds, optional_fields
+from mopt_mlir.machine.machine import (
+    CACHE_NAMES,
+    NOUNS,
+    Cache,
+    Machine,
+    field_kinds,
+    optional_fields,
+)
 from mopt_mlir.machine.ranges import check_range
 from mopt_mlir.unicode_text import printable
 
@@ -93,6 +100,9 @@ def machine_from(data: Mapping[str, Any], name: str) -> MachineFile:
     microarchitecture = top.pop("microarchitecture", None)
     if not isinstance(microarchitecture, str | None):
         raise ValueError("microarchitecture: is not a string")
+    for key in (key for key, value in top.items() if isinstance(value, dict)):
+        known = ", ".join(f"[{cache}]" for cache in CACHE_NAMES)
+        raise ValueError(f"[{key}]: unknown table; known: {known}")
     values = _typed(top, field_kinds(Machine), optional=optional_fields(Machine), prefix="")
     caches = tuple(_cache(cache, data.get(cache), values["cores"]) for cache in CACHE_NAMES)
     machine = Machine(name=name, caches=caches, **values)
@@ -128,7 +138,8 @@ def _typed(
         value = table[key]
         given = type(value)  # not isinstance: true is no number
         if given is not kind and (given, kind) != (int, float):
-            raise ValueError(f"{prefix}{key}: {value!r} is not of type {kind.__name__}")
+            shown = str(value).lower() if given is bool else repr(value)
+            raise ValueError(f"{prefix}{key}: {shown} is not {NOUNS[kind]}")
         check_range(f"{prefix}{key}", value)
         values[key] = kind(value)
     return values

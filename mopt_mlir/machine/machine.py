@@ -211,6 +211,10 @@ class Machine:
             raise ValueError(problem)
 
 
+NOUNS = {str: "a string", int: "an integer", float: "a number", bool: "true or false"}
+"""What messages call a value of each type that a field may have."""
+
+
 def field_kinds(cls: type[Machine] | type[Cache]) -> dict[str, type]:
     """The fields that a machine file or an override may set, and the type of each."""
     kinds = {"str": str, "int": int, "float": float, "bool": bool}
@@ -244,8 +248,7 @@ def _parse(key: str, text: str, kind: type) -> Any:
     try:
         return kind(text)
     except ValueError:
-        noun = {int: "an integer", float: "a number"}[kind]
-        raise ValueError(f"{key}: '{text}' is not {noun}") from None
+        raise ValueError(f"{key}: '{text}' is not {NOUNS[kind]}") from None
 
 
 def _problems(machine: Machine) -> Iterator[str]:

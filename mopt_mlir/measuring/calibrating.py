@@ -87,7 +87,10 @@ def cores_to_measure(threads: int | None, facts: HostFacts) -> int:
     """`threads`, or all cores of a host for None. Raises UserError if it has fewer."""
     threads = facts.cores if threads is None else threads
     if not 1 <= threads <= facts.cores:
-        raise UserError(f"threads={threads}: this process may use 1 to {facts.cores} cores")
+        raise UserError(
+            f"threads={threads}: must be at least 1, and this process may use "
+            f"{counted(facts.cores, 'core')}"
+        )
     return threads
 
 

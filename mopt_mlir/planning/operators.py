@@ -32,10 +32,11 @@ TABLE1 = "table1"
 """The name of the list that comes with this package: the convolutions of Yolo-9000, ResNet-18 and
 MobileNet that Table 1 of the paper measures."""
 
-OF_LISTS_ONLY = "constant weights are asked for of lists; a module says itself which are constants"
+OF_LISTS_ONLY = "--constant-weights is for lists; a module says itself which are constants"
 """The refusal of an option that would change nothing."""
 
-_LISTS: Mapping[str, Path] = {TABLE1: Path(__file__).with_name("table1.json")}
+LISTS: Mapping[str, Path] = {TABLE1: Path(__file__).with_name("table1.json")}
+"""The lists that come with this package, by name."""
 
 _SIZES = ("k", "h", "w", "c", "r", "s")
 _REQUIRED = ("name", *_SIZES)
@@ -61,14 +62,14 @@ def is_list(source: Any) -> bool:
     if not isinstance(source, str | PathLike):
         return False
     name = fspath(source)
-    return isinstance(name, str) and (name in _LISTS or name.endswith(".json"))
+    return isinstance(name, str) and (name in LISTS or name.endswith(".json"))
 
 
 def read_list(source: str | PathLike[str], constant_weights: bool = False) -> tuple[Operator, ...]:
     """The operators of a list. Raises UserError, located in it, if it has another form."""
     name = fspath(source)
     try:
-        text = _LISTS.get(name, Path(name)).read_bytes()
+        text = LISTS.get(name, Path(name)).read_bytes()
     except (OSError, ValueError) as error:  # such as for a NUL in the name
         raise UserError(f"cannot read it: {getattr(error, 'strerror', error)}", name) from None
     try:

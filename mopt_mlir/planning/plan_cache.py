@@ -76,9 +76,11 @@ def version(sources: tuple[str, ...] = _SOURCES, packages: tuple[str, ...] = _PA
     """A hash of modules of this package, by default of the model and the solver, and of the
     versions of the packages that they use."""
     digest = sha256(repr([_installed(package) for package in packages]).encode())
-    root = Path(__file__).parents[1]
+    roots = [Path(__file__).parents[1]]
+    passes = find_spec("mopt_mlir.passes")  # in a checkout they lie beside the package
+    roots += map(Path, passes.submodule_search_locations or ()) if passes is not None else ()
     for pattern in sources:
-        for path in sorted(root.glob(pattern)):
+        for path in sorted({path.resolve() for root in roots for path in root.glob(pattern)}):
             digest.update(path.read_bytes())
     return digest.hexdigest()
 

@@ -191,7 +191,7 @@ def _connect(scheduler: str, cluster: ExitStack) -> None:
         from distributed import Client
     except ImportError:
         raise UserError(
-            "the backend dask needs the package distributed: pip install 'mopt-mlir[cluster]'"
+            "the backend dask needs the package distributed: pip install distributed"
         ) from None
     try:
         client = cluster.enter_context(Client(scheduler, timeout=CONNECT))

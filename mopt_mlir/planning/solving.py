@@ -10,6 +10,7 @@ from mopt_mlir.diagnostics import UserError
 from mopt_mlir.machine.spec import MachineSpec
 from mopt_mlir.plan import GAP, TIME_LIMIT
 from mopt_mlir.problem import NoPlanError
+from mopt_mlir.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,7 +53,7 @@ class Request:
                 raise UserError(f"solver={self.solver}: not one of {', '.join(SOLVERS)}")
         # `not <` rather than `>=`, so that a NaN is caught as well
         if not 0 < self.gap < 1:
-            raise UserError(f"gap={self.gap}: not between 0 and 1; {GAP} is 0.5%")
+            raise UserError(f"gap={self.gap}: must be more than 0 and less than 1; {GAP} is 0.5%")
         if not self.time_limit > 0:
             raise UserError(f"time-limit={self.time_limit}: not a positive number of seconds")
 
@@ -61,8 +62,9 @@ class Request:
         if self.threads > machine.cores:
             larger = MachineSpec.parse(spec).but("cores", self.threads)
             raise UserError(
-                f"threads={self.threads}: machine '{machine.name}' has {machine.cores} cores; use "
-                f"fewer threads, or say of how many cores it is: {larger}"
+                f"threads={self.threads}: machine '{machine.name}' has "
+                f"{counted(machine.cores, 'core')}; use fewer threads, or say of how many cores it "
+                f"is: {larger}"
             )
 
 

@@ -149,13 +149,17 @@ def compile_options(arguments: argparse.Namespace) -> CompileOptions:
     )
 
 
-def add_machine_options(parser: Parser, threads: str = "default 1") -> None:
-    """What to plan for; `threads` says for how many cores unless told."""
+def add_machine_options(
+    parser: Parser, threads: str = "default 1", machine: str = "the default"
+) -> None:
+    """What to plan for; `threads` says for how many cores unless told, `machine` when that is what
+    `auto` stands for."""
     parser.add_argument(
         "--machine",
         default="auto",
-        help="what to tile for: a known machine, a .toml file, host, or auto (the default): the "
-        "host, with what the module says of its target; overrides may follow, as in znver5,cores=2",
+        help="what to tile for: a known machine, a .toml file, host, or auto ("
+        f"{machine}): the host, with what the module says of its target; overrides may follow, as "
+        "in znver5,cores=2",
     )
     parser.add_argument(
         "--threads",

@@ -51,7 +51,7 @@ def _parser() -> Parser:
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--entry", metavar="F", help="only the convolutions of this function")
     which.add_argument("--operator", metavar="NAME", help="only this operator of the list")
-    add_machine_options(parser, "default: the plan's, else 1")
+    add_machine_options(parser, "default: the plan's, else 1", "the default without a plan")
     parser.set_defaults(threads=None)  # of a plan that is carried it is told if it was asked for
     add_constant_weights_option(parser)
     parser.add_argument(
@@ -93,10 +93,9 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def _explained(source: str, arguments: argparse.Namespace) -> tuple[Explanation, ...]:
     from mopt_mlir.explain.sources import explain_source
-    from mopt_mlir.pipeline.source import read
-    from mopt_mlir.planning.operators import is_list
+    from mopt_mlir.tools.inputs import list_or_source
 
-    given = source if is_list(source) else read(source)
+    given = list_or_source(source)
     with progress_bar("Explaining") as progress:
         return explain_source(
             given,

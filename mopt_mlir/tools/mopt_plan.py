@@ -112,13 +112,12 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _plan(arguments: argparse.Namespace) -> tuple[Planned, ...]:
-    from mopt_mlir.pipeline.source import read
-    from mopt_mlir.planning.operators import is_list
     from mopt_mlir.planning.plan_many import plan_many
+    from mopt_mlir.tools.inputs import list_or_source
 
     with progress_bar("Planning") as progress:
         return plan_many(
-            arguments.input if is_list(arguments.input) else read(arguments.input),
+            list_or_source(arguments.input),
             machine=arguments.machine,
             threads=arguments.threads,
             constant_weights=arguments.constant_weights,

@@ -378,6 +378,33 @@ FORMS = {
           ins(%a : {RESULT}) outs(%e3 : {RESULT}) {{
         ^bb0(%one: f32, %other: f32): linalg.yield %one : f32
       }} -> {RESULT}""",
+    "product": f"""%ones = arith.constant dense<1.0> : {RESULT}
+      CHANGE
+      %q = arith.mulf %a, %ones : {RESULT}""",
+    "sum": f"""%zeros = arith.constant dense<-0.0> : {RESULT}
+      CHANGE
+      %q = arith.addf %a, %zeros : {RESULT}""",
+    "maximum": f"""CHANGE
+      %q = arith.maximumf %a, %a : {RESULT}""",
+    "slice": f"""CHANGE
+      %q = tensor.extract_slice %a[0, 0, 0, 0] [1, 4, 4, 16] [1, 1, 1, 1] : {RESULT} to {RESULT}""",
+    "inserted": f"""%e3 = tensor.empty() : {RESULT}
+      CHANGE
+      %q = tensor.insert_slice %a into %e3[0, 0, 0, 0] [1, 4, 4, 16] [1, 1, 1, 1]
+        : {RESULT} into {RESULT}""",
+    "padded": f"""%padding = arith.constant 0.0 : f32
+      CHANGE
+      %q = tensor.pad %a low[0, 0, 0, 0] high[0, 0, 0, 0] {{
+        ^bb0(%i0: index, %i1: index, %i2: index, %i3: index): tensor.yield %padding : f32
+      }} : {RESULT} to {RESULT}""",
+    "concatenated": f"""CHANGE
+      %q = tensor.concat dim(0) %a : ({RESULT}) -> {RESULT}""",
+    "transposed": f"""%e3 = tensor.empty() : {RESULT}
+      CHANGE
+      %q = linalg.transpose ins(%a : {RESULT}) outs(%e3 : {RESULT}) permutation = [0, 1, 2, 3]""",
+    "broadcast": f"""%e3 = tensor.empty() : {RESULT}
+      CHANGE
+      %q = linalg.broadcast ins(%a : {RESULT}) outs(%e3 : {RESULT}) dimensions = []""",
 }
 """%q is %a by other operations, that folding takes away, around a change of it."""
 

@@ -312,7 +312,7 @@ def test_plots_are_drawn_and_linked(path, tmp_path):
 def test_no_plots_without_matplotlib(path, tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     assert main(["report", str(path), "--output", str(tmp_path / "new")]) == 0
-    assert "without plots: pip install 'mopt-mlir[plot]'" in capsys.readouterr().err
+    assert "without plots: pip install matplotlib" in capsys.readouterr().err
     assert "![" not in (tmp_path / "new" / "performance.md").read_text()
 
 

@@ -74,17 +74,27 @@ def test_vectors_that_differ_in_width_are_told(machine, cpu, warns):
     seen = []
     with mopt_mlir.sink(seen.append):
         options = CompileOptions(machine=machine, cpu=cpu)
-        options.compare_vectors(options.target_of_files(), None)
+        options.compare_vectors(options.target_of_files(), load_module(EXAMPLES / "conv.mlir"))
     assert [diagnostic.severity for diagnostic in seen] == ["warning"] * warns
     if warns:
         assert f"'{cpu}' is a machine that fits" in seen[0].message
+
+
+@pytest.mark.parametrize("text", ["module {}", (EXAMPLES / "planned.mlir").read_text()])
+def test_vectors_do_not_matter_where_nothing_is_planned(text):
+    seen = []
+    with mopt_mlir.sink(seen.append):
+        options = CompileOptions(machine="znver5", cpu="haswell")
+        options.compare_vectors(options.target_of_files(), load_module(text))
+    assert seen == []
 
 
 @pytest.mark.parametrize(("bits", "severities"), [(256, []), (512, ["warning"])])
 def test_vectors_are_those_that_the_module_names(bits, severities):
     device = f'#dlti.target_device_spec<"max_vector_op_width" = {bits}>'
     spec = f'dlti.target_system_spec = #dlti.target_system_spec<"CPU" = {device}>'
-    module = load_module(f"module attributes {{{spec}}} {{}}")
+    convolution = (EXAMPLES / "conv.mlir").read_text()
+    module = load_module(f"module attributes {{{spec}}} {{\n{convolution}\n}}")
     seen = []
     with mopt_mlir.sink(seen.append):
         CompileOptions().compare_vectors(of_cpu("haswell"), module)
@@ -196,5 +206,5 @@ def test_more_threads_than_cpus_are_refused(monkeypatch):
 
 
 def test_more_threads_than_the_machine_has_cores_are_refused(any_threads):
-    with pytest.raises(UserError, match=r"threads=2: machine .* has 1 cores; use fewer threads"):
+    with pytest.raises(UserError, match=r"threads=2: machine .* has 1 core; use fewer threads"):
         mopt_mlir.compile("module {}", machine="generic-avx2,cores=1", threads=2)

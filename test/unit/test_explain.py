@@ -663,7 +663,7 @@ def test_without_matplotlib_the_way_out_is_said(
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     for draw in (lambda: to_png([solved]), lambda: to_html((solved,))):
-        with pytest.raises(UserError, match=r'pip install "mopt-mlir\[plot\]"'):
+        with pytest.raises(UserError, match=r"pip install matplotlib"):
             draw()
 
 

@@ -13,6 +13,9 @@ import numpy as np
 import pytest
 
 import mopt_mlir
+from mopt_mlir import UserError
+from mopt_mlir.compiler.ahead_of_time import compile_to_file
+from mopt_mlir.compiler.options import CompileOptions
 from mopt_mlir.lowering import native
 from mopt_mlir.tools.mopt_compile import main
 
@@ -135,6 +138,20 @@ def test_the_order_of_constants_does_not_depend_on_the_process(tmp_path):
     )
     first, second = written_by_processes("\n".join(functions), tmp_path, ".ll")
     assert first == second
+
+
+def test_an_output_whose_name_has_a_null_is_refused():
+    with pytest.raises(UserError, match="cannot write it: embedded null byte"):
+        compile_to_file("add.mlir", "add\0.s", CompileOptions())
+
+
+@pytest.mark.parametrize("inside", ["", "func.func private @f() { return }"])
+def test_an_output_that_offers_nothing_is_told(inside, run):
+    Path("nothing.mlir").write_text(f"module {{ {inside} }}")
+    code, errors = run("nothing.mlir", "-o", "nothing.o")
+    assert code == 0
+    assert "warning: there is no public function: nothing in the output can be called" in errors
+    assert Path("nothing.o").exists()
 
 
 def test_constants_that_nothing_uses_are_left_out(run):
@@ -658,4 +675,5 @@ def test_functions_in_a_module_inside_are_warned_of(run, name):
     assert code == 0
     assert errors == (
         "nested.mlir:2:1: warning: @add cannot be called from C: it is in a module of its own\n"
+        "warning: there is no public function: nothing in the output can be called\n"
     )

@@ -19,7 +19,7 @@ def test_a_missing_openmp_runtime_says_what_to_install(monkeypatch, tmp_path):
     monkeypatch.setattr("sys.prefix", str(tmp_path))
     monkeypatch.setattr("sys.base_prefix", str(tmp_path))
     monkeypatch.setattr("importlib.metadata.files", _nothing_installed)
-    with pytest.raises(UserError, match=r'pip install "mopt-mlir\[openmp\]"'):
+    with pytest.raises(UserError, match=r"pip install intel-openmp"):
         find_openmp()
 
 

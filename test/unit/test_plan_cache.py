@@ -112,6 +112,11 @@ def test_the_version_follows_the_sources_of_the_model(
     assert len(versions) == 2
 
 
+def test_the_version_knows_the_passes_which_lie_beside_the_package_in_a_checkout() -> None:
+    versions = {module.version((name,)) for name in ("tile.py", "lower_to_llvm.py", "nothing.py")}
+    assert len(versions) == 3
+
+
 def test_the_version_covers_every_module_that_solving_loads() -> None:
     program = """if True:
         import sys

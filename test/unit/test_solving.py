@@ -241,9 +241,9 @@ def test_weights_that_are_constant_have_plans_of_their_own(tmp_path: Path) -> No
     [
         ("threads=0", "threads=0: at least one is needed"),
         ("solver=simplex", "solver=simplex: not one of exact, algorithm1"),
-        ("gap=0", "gap=0.0: not between 0 and 1; 0.005 is 0.5%"),
-        ("gap=nan", "gap=nan: not between 0 and 1"),
-        ("gap=5", "gap=5.0: not between 0 and 1"),
+        ("gap=0", "gap=0.0: must be more than 0 and less than 1; 0.005 is 0.5%"),
+        ("gap=nan", "gap=nan: must be more than 0"),
+        ("gap=5", "gap=5.0: must be more than 0"),
         (
             "threads=1, gap=0.1",
             "threads='1,' is not an integer; spaces go between options, not commas",

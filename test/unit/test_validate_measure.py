@@ -450,6 +450,10 @@ def test_another_layout_is_a_trial_of_its_own(tmp_path, capfd):
         (["simulate"], "no measurements; mopt-validate measure writes them to build/validation"),
         (["simulate", "none.jsonl"], "none.jsonl: error: cannot read it"),
         (["report", "none.jsonl"], "none.jsonl: error: cannot read it"),
+        (
+            ["report", "peers.json"],
+            "no measurements in these files; those that mopt-validate measure",
+        ),
     ],
 )
 def test_nonsense_is_refused(arguments, message, capsys, tmp_path, monkeypatch):
@@ -459,6 +463,7 @@ def test_nonsense_is_refused(arguments, message, capsys, tmp_path, monkeypatch):
     (tmp_path / "huge.json").write_text(re.sub(r'\["tiny".*?\]', row, LIST))
     assert main(arguments) == 1
     assert message in capsys.readouterr().err
+    assert not (tmp_path / "build").exists(), "nothing is left behind"
 
 
 def test_a_report_of_nothing_says_how_to_measure(capsys, tmp_path, monkeypatch):

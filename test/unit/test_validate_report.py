@@ -815,7 +815,7 @@ def test_figures_of_volumes_say_how_many_plans_they_rest_on(tmp_path):
     slowest = trial.flows[0].expected.slowest_memory
     assert cells_of(many)[criteria.VOLUME, f"from {slowest}"].endswith(" plans, reached")
     simulated = "5 sampled plans and 1 own ones and candidates"
-    given_up = "; 1 were given up (1 for more than 5 accesses).\n"
+    given_up = "; 1 plan given up (1 for more than 5 accesses).\n"
     assert simulated + given_up in text_of(trial)
 
 

@@ -100,7 +100,7 @@ class ChannelRowPrefetch:
             rows=rows,
             first_line=first_line,
             lines=lines,
-            into=following.into,
+            into=visit.upcoming.into,
             first_pass=() if always else following.first_pass,
         )
 
@@ -138,7 +138,7 @@ class ChannelRowPrefetch:
             rows=rows,
             first_line=Index(),
             lines=lines,
-            into=block.into,
+            into=visit.upcoming.into,
             first_pass=block.first_pass if stays_in_l2(problem) else (),
         )
         if rows * lines <= AT_ONCE:

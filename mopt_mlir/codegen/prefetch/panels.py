@@ -77,7 +77,7 @@ class PanelPrefetch:
             builder=builder,
             panels=panels,
             shifts=shifts_to(builder, following, start, units),
-            into=following.into,
+            into=visit.upcoming.into,
             panel=panel,
             dim=dim,
             ranges=ranges,
