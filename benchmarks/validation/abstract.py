@@ -21,7 +21,7 @@ from .criteria import (
     mean_apart,
     volume_errors,
 )
-from .judgement import GOOD, Trial
+from .judgement import GOOD, Point, Trial
 from .misses import MISJUDGED, NOISE, UNKNOWN, reasons_of
 from .orders import COMPUTE, OBJECTIVE, PREDICTED, Order, orders
 from .places import DATA
@@ -39,27 +39,28 @@ _ITEMS = """\
   {samples} random plans in {wins} cases, a case being an operator in a trial; {advantage}
   times as fast in the geometric mean of a trial.
 - Against the fastest of all plans that were timed with it, it loses {own} (means of trials),
-  {own_worst} on the worst operator of all, and misses {own_missed} figures below. Part of that is
-  chance, as the fastest of many measurements is a lucky one. If some rounds say which plan is the
-  fastest, and others how fast it is, it loses {own_apart}, which is too little on average, and
-  below 0 where it is faster than the plan that the first of them name. In {ours} cases the fastest
-  is the plan itself or another candidate of the same solver. (There may be faster plans outside of
-  the sample and the candidates.)
+  {own_worst} on the worst operator of all, and misses {own_missed} targets
+  ([below](#figures-to-reach)). Part of that is chance, as the fastest of many measurements is a
+  lucky one. If some rounds say which plan is the fastest, and others how fast it is, it loses
+  {own_apart}, which is too little on average, and below 0 where it is faster than the plan that the
+  first of them name. In {ours} cases the fastest is the plan itself or another candidate of the
+  same solver. (There may be faster plans outside of the sample and the candidates.)
 - Predicted and measured times of random plans have rank correlations of {correlation}
   (medians of trials; the worst operator of all has {least}); with the time to compute alone,
   without memory, it would be {compute}. Those of good plans, which take up to {good} times as long
   as the best, have {good_correlation}, and {good_compute} with the time to compute alone.
 - Such correlations are not enough to pick the fastest of {samples} random plans. What is lost by
-  the model's choice among them misses {missed} figures (four for each trial). Its mean loss
+  the model's choice among them misses {missed} targets (four for each trial). Its mean loss
   is {sample}, or {sample_apart} by other rounds; the objective that the solver minimises would lose
   {objective}, more in {better} trials. Of the choices that lose more than {usual_loss:.0%},
   {losing} in all, {noise} may be noise{unknown}, and {unusual} come from an error that is unusual
   for good plans of the operator; the rest come from errors that these usually have
   ([which]({data}/misjudged.md)).
-- The volume that is predicted to come from the memory that a random plan keeps busy for longest
-  (computing nearly always takes longer still) is off, against simulated caches, by {volume} in the
-  median of the worst trial and memory; by {simulated} where it is the simulated volumes that say
-  which memory that is (of {enough} plans or more each).
+- {bound} wait for memory for longer than they compute, as predicted, so that times say
+  little of such plans. For random plans the volume that comes from the memory which each keeps busy
+  for longest is predicted with a median error of up to {volume} (of trials and memories), beside
+  simulated caches; up to {simulated} where simulated volumes say which memory that is (of {enough}
+  plans or more each). For own plans and candidates, and any memory, it is up to {volume_of_own}.
 - The fastest of five candidates is {gain} times as fast as the own plan, by the rounds that make it
   the fastest.
 """
@@ -92,6 +93,7 @@ def in_short(trials: Sequence[Trial]) -> str:
         return f"{sum(not f.is_met for f in limits)} of {len(limits)}"
 
     reasons = reasons_of(trials)
+    random = [point for trial in trials for verdict in trial.verdicts for point in verdict.sample]
     sampled = [[len(verdict.sample) for verdict in trial.verdicts] for trial in trials]
     leads = [[v.lead for v in trial.verdicts if not isnan(v.lead)] for trial in trials]
     text = _ITEMS.format(
@@ -121,7 +123,9 @@ def in_short(trials: Sequence[Trial]) -> str:
         better=f"{sum(o[OBJECTIVE].loss > o[PREDICTED].loss for o in ranked)} of {len(ranked)}",
         objective=_between(means_of(OBJECTIVE, lambda order: order.loss), percent),
         enough=LEAST_VOLUMES,
+        bound=f"{sum(map(_waits, random)):,} of {len(random):,} random plans",
         volume=_largest(values_of(VOLUME)),
+        volume_of_own=_largest(_errors_of_own(trials)),
         simulated=_largest(_simulated_errors(trials)),
         gain=_between(values_of(OWN, "candidates"), "{:.3f}".format),
     )
@@ -133,6 +137,22 @@ def _simulated_errors(trials: Sequence[Trial]) -> list[float]:
     simulated, if there are enough such plans."""
     found = [volume_errors(t, memory, simulated=True) for t in trials for memory in MEMORY]
     return [median(errors) for errors in found if len(errors) >= LEAST_VOLUMES]
+
+
+def _errors_of_own(trials: Sequence[Trial]) -> list[float]:
+    """Of each trial and memory the median error of own plans' and candidates' volumes."""
+    chosen = [[flow for flow in trial.flows if not flow.sampled] for trial in trials]
+    return [
+        median(abs(flow.ratio(memory) - 1) for flow in flows)
+        for flows in chosen
+        for memory in MEMORY
+        if flows
+    ]
+
+
+def _waits(point: Point) -> bool:
+    """Whether a memory is predicted to take longer than computing."""
+    return point.prediction.bottleneck in MEMORY
 
 
 def _unknown(number: int) -> str:

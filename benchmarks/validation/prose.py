@@ -40,10 +40,11 @@ trial; what came later is how many of fewer operators may lose more (one of 16),
 fewer than {least_volumes} plans are told, and not judged. Beside a worst loss stands its standard
 error: if it is within two of these of the limit, another trial may decide otherwise. Beside a mean
 stands its 95% confidence interval, if operators are drawn from more of their kind. The fastest of
-all plans is nearly always one of the five candidates, so that top-5 losses of own plans, and what
-the best of five gains, say nothing that their top-1 losses do not say. The best of a hundred plans,
-of which some trials are, is faster than the best of fifty. Of a trial that was measured again the
-last one is shown, and "Repeatability" has what it and the one before it lost.
+all plans is nearly always one of the five candidates, so that what the best of five gains says
+nothing that top-1 losses of own plans do not say. The best of a hundred plans, of which some trials
+are, is faster than the best of fifty. Of a trial that was measured again the last one is shown,
+which favours the model where that was done because a limit had been missed; "Repeatability" has
+what it and the one before it lost.
 """
 
 GROUPS = {

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from mopt_mlir.pipeline.pass_base import Pass
 
 _MOST_CANDIDATES = 100
-"""More are taken for a mistake: each is compiled and measured."""
+"""More are taken for a mistake, as each is compiled and timed."""
 
 _KINDS: dict[str, tuple[type, ...]] = {
     "machine": (str,),

@@ -279,7 +279,7 @@ def test_volumes_that_the_model_takes_for_small_are_told_in_short(tmp_path, monk
     trial = underestimated(tmp_path, "DRAM")
     monkeypatch.setattr(abstract, "LEAST_VOLUMES", len(SAMPLED))
     text = " ".join(text_of(trial).split())
-    assert "by 99.9% where it is the simulated volumes that say which memory" in text
+    assert "up to 99.9% where simulated volumes say which memory that is" in text
 
 
 def test_plans_picked_for_their_slowest_memory_count_where_that_is_looked_at(tmp_path):
@@ -885,16 +885,19 @@ def test_the_document_begins_with_what_was_found(tmp_path):
     assert "is at least as fast as the best of 5 random plans in 1 of 3 cases" in text
     assert "cases, a case being an operator in a trial; 0.80 to 2.00 times as fast" in text
     assert "it loses 0.0% to 20.0% (means of trials), 20.0% on the worst operator of all" in text
-    assert "of all, and misses 6 of 15 figures below. Part of that is chance" in text
+    assert (
+        "of all, and misses 6 of 15 targets ([below](#figures-to-reach)). Part of that is chance"
+        in text
+    )
     assert "In 1 of 3 cases the fastest is the plan itself" in text
     # the first choice loses 60%, of one operator there is no other; top-5 loses nothing
-    missed = "misses 3 of 12 figures (four for each trial)"
+    missed = "misses 3 of 12 targets (four for each trial)"
     assert f"{missed}. Its mean loss is 0.0% to 60.0%, or" in text
     assert "lose more than 3%, 1 in all, 0 may be noise, 1 is of an operator with too few" in text
     assert f"| other | `{MACHINE.cpu}` | 256-bit | L1 32 KiB, L2 256 KiB," in text
     assert text.count("| abc | 2026-01-01 | 5 | 5 |") == 3
     assert "operators with too few" not in text_of(best)
-    assert "against simulated caches, by (not measured) in the median" in " ".join(
+    assert "a median error of up to (not measured) (of trials and memories)" in " ".join(
         text_of(best).split()
     )
 
