@@ -215,11 +215,16 @@ def test_what_has_no_floating_point_has_none_per_second(run):
 
 
 def test_the_plan_is_for_the_cpu(capfd, run):
-    code = main(["matmul.mlir", "--cpu", "haswell"])
+    Path("conv.mlir").write_text(CONV.replace("i32", "f32"))
+    wider = ("--machine", "generic-avx512", "--cpu", "haswell")
+    code = main(["conv.mlir", "--cpu", "haswell"])
     assert (code, "vectors of" in capfd.readouterr().err) == (0, False)
-    code, _, warnings = run("matmul.mlir", "--machine", "generic-avx512", "--cpu", "haswell")
+    code, _, warnings = run("conv.mlir", *wider)
     assert code == 0
     assert "warning: the plan is for vectors of 512 bits" in warnings
+    # where nothing is planned no plan can be wrong
+    code, _, warnings = run("matmul.mlir", *wider)
+    assert (code, "vectors of" in warnings) == (0, False)
 
 
 def test_wrong_results_are_told_and_fail(run, monkeypatch):
