@@ -31,6 +31,10 @@ class Bindings:
     def passmanager(self) -> Any:
         return import_module(f"{self.package}.passmanager")
 
+    @cached_property
+    def execution_engine(self) -> Any:
+        return import_module(f"{self.package}.execution_engine")
+
     def __getattr__(self, dialect: str) -> Any:
         """The Python module of a dialect: `bindings.affine`, `bindings.vector`, …"""
         if dialect.startswith("_"):

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mopt_mlir.bindings import bindings_of
+from mopt_mlir.diagnostics import Failure, collected_from
 from mopt_mlir.lowering.optimiser import optimise
 from mopt_mlir.lowering.target import Target, initialize
+from mopt_mlir.operations import find
 
 if TYPE_CHECKING:
     import numpy as np
@@ -71,8 +73,10 @@ class NativeModule:
 def compile_module(module: Any, target: Target, exported: Collection[str]) -> NativeModule:
     """Translate a module of the LLVM dialect and optimise it for `target`.
 
-    Only the functions in `exported` can be called from outside.
+    Only the functions in `exported` can be called from outside. Raises Failure, after diagnostics,
+    where an intrinsic is called that LLVM does not have.
     """
+    _check_intrinsics(module)
     translate = bindings_of(module).llvm.translate_module_to_llvmir
     return compile_text(translate(module), target, exported)
 
@@ -105,6 +109,21 @@ def compile_text(text: str, target: Target, exported: Collection[str]) -> Native
     options.slp_vectorization = False
     optimise(module, machine, options)
     return NativeModule(module, context, machine)
+
+
+def _check_intrinsics(module: Any) -> None:
+    """See to it that LLVM has the intrinsics that are called by name. A translation that fails
+    leaves the bindings without a module to print, and the process ends; an execution engine, which
+    translates as well, raises an error."""
+    if not find(module, "llvm.call_intrinsic"):
+        return
+    own = bindings_of(module)
+    text = module.get_asm(enable_debug_info=True)
+    with module.context as context, collected_from(context):
+        try:
+            own.execution_engine.ExecutionEngine(own.ir.Module.parse(text), opt_level=0)
+        except RuntimeError:
+            raise Failure("LLVM has no such intrinsic") from None
 
 
 def _definition(symbol: str, data: NDArray[np.uint8], alignment: int) -> str:

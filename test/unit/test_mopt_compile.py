@@ -47,6 +47,15 @@ WEIGHTS_VALUES = np.arange(3000, dtype=np.float32)
 needs_cc = pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
 
 
+INTRINSIC = """
+func.func @f(%a: memref<4xf32>) -> f32 {{
+  %c = arith.constant 4.0 : f32
+  %0 = llvm.call_intrinsic "{name}"(%c) : (f32) -> f32
+  return %0 : f32
+}}
+"""
+
+
 @pytest.fixture
 def run(capfd, monkeypatch, tmp_path):
     """Run mopt-compile in an empty directory; exit code and standard error."""
@@ -549,6 +558,7 @@ def test_the_plan_is_for_the_cpu(run):
         ),
         (["bad.mlir", "-o", "a.o", "--header", "a.h"], "bad.mlir:1:16: error: "),
         (["conv.mlir", "-o", "a.o", "--require-tiled"], "conv.mlir:2:3: error: 'linalg.matmul' is"),
+        (["no.mlir", "-o", "a.o"], "no.mlir:4:8: error: could not find LLVM intrinsic: \"llvm.no\""),
     ],
 )
 def test_refusals(run, argv, message):
@@ -560,6 +570,7 @@ def test_refusals(run, argv, message):
         "  linalg.matmul ins(%a, %a : memref<4x4xi8>, memref<4x4xi8>) outs(%a : memref<4x4xi8>)\n"
         "  return\n}\n"
     )
+    Path("no.mlir").write_text(INTRINSIC.format(name="llvm.no"))
     before = sorted(os.listdir())
     code, errors = run(*argv)
     assert code == 1
@@ -567,6 +578,12 @@ def test_refusals(run, argv, message):
     assert "Traceback" not in errors
     assert sorted(os.listdir()) == before
     assert Path("add.mlir").read_text() == ADD
+
+
+def test_intrinsics_of_llvm_are_called_by_name(run):
+    Path("sqrt.mlir").write_text(INTRINSIC.format(name="llvm.sqrt"))
+    assert run("sqrt.mlir", "-o", "a.ll") == (0, "")
+    assert "float 2.0" in Path("a.ll").read_text()
 
 
 def test_a_missing_compiler_says_what_to_do(run, monkeypatch):
