@@ -204,6 +204,20 @@ def test_the_first_words_are_those_of_the_table() -> None:
     assert claimed.groups() == (leads[0], leads[-1])
 
 
+def test_what_is_said_of_the_trials_is_in_the_report() -> None:
+    said = (
+        r"random (?:ones|plans) in (\d+ of \d+) cases",
+        r"misses (\d+ of \d+) targets (?:for such plans|\(\[below)",
+        r"(?:misses|and) (\d+ of \d+)(?: targets \(four| for choices among)",
+    )
+    readme, report = (
+        " ".join((ROOT / page).read_text().split()) for page in ("README.md", "docs/validation.md")
+    )
+    claimed = [re.findall(pattern, readme) for pattern in said]
+    assert claimed == [re.findall(pattern, report) for pattern in said]
+    assert [len(found) for found in claimed] == [1, 1, 1]
+
+
 def reported_speeds() -> Iterator[tuple[str, set[str]]]:
     """Of each comparison in the report its title, and what may be said of it: several things where
     operators share the worst ratio."""
