@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 from pathlib import Path
+from random import Random
 from statistics import median
 from typing import Any
 
@@ -29,7 +30,7 @@ from .. import environment
 from ..crew import Progress
 from ..operators import problem_of
 from ..protocol import Configuration, Protocol
-from ..runner import BUSY, fma_peak, rotated, sizes_of
+from ..runner import BUSY, fma_peak, sizes_of
 from ..workers import WorkerError
 from ..workloads import Workload, is_right
 from .counters import Counters
@@ -57,11 +58,12 @@ FINAL_PREDICTED, FINAL_MEASURED = 5, 10
 """How many of the sampled plans that are predicted best, and of those measured best, meet once
 more."""
 
-PROTOCOL = 4
+PROTOCOL = 5
 """How plans are timed. Before it had a number, ballast alone flushed the caches, and final rounds
 were not spread. Until 2 the own plan, the other candidates and the reference, which meet once more
 anyway, took places of the sampled plans that were measured best. Until 3 flushing ended with an
-eighth of the last cache for each core, or less of many, however large that is."""
+eighth of the last cache for each core, or less of many, however large that is. Until 4 ballast was
+read once, and a plan nearly always followed the same other one."""
 
 FINAL_PASSES = 4
 """Through all operators, among which the final rounds are divided."""
@@ -334,7 +336,9 @@ class _Trial:
         pairs: dict[str, list[Pair]] = {key: [] for key in answers}
         number = {k: self._affordable(a["run_seconds"], rounds) for k, a in answers.items()}
         for turn in range(rounds):
-            keys = [key for key in rotated(list(answers), turn) if turn < number[key]]
+            # what one leaves behind, in a last cache for example, must not always meet the same one
+            shuffled = Random(turn).sample(list(answers), len(answers))
+            keys = [key for key in shuffled if turn < number[key]]
             for key, pair in (process.time(keys) if keys else {}).items():
                 pairs[key].append(pair)
         return pairs

@@ -68,6 +68,10 @@ PROTOCOLS = {
     4: "from before flushing ended with at most 4 MiB for each core, read eight times: that was an "
     "eighth of the last cache, or less where more than four cores share it, however large it is; "
     "the latency of memory was that of a chain through four times the last cache.",
+    5: "from before what flushes the caches was read twice, and from before plans took turns in a "
+    "random order. On Granite Rapids output of the plan before stayed in the last cache, where it "
+    "makes stores past the caches slower and others faster, and the plan before was nearly always "
+    "the same one: figures of plans that write much output are off there, up to by half.",
 }
 """What is told of trials, by the number of the first protocol that does not have it."""
 

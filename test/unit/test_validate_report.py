@@ -451,18 +451,20 @@ def test_nothing_is_written_of_a_document_that_fails(tmp_path, monkeypatch):
 
 def test_trials_of_an_older_protocol_are_told(tmp_path):
     oldest, paths = trial_of(tmp_path, (2.0, 1.6, 0.8, 4.0, 5.0))
-    older, old, today = (
+    older, old, newer, today = (
         replace(oldest, head={**oldest.head, "must_agree": {**agreed, "protocol": number}})
         for agreed in (oldest.head["must_agree"],)
-        for number in (2, 3, PROTOCOL)
+        for number in (2, 3, 4, PROTOCOL)
     )
-    trials = ((oldest, 1, 1, 1), (older, 0, 1, 1), (old, 0, 0, 1), (today, 0, 0, 0))
-    for trial, flushed, foremost, little in trials:
+    told = ((1, 1, 1, 1), (0, 1, 1, 1), (0, 0, 1, 1), (0, 0, 0, 1), (0, 0, 0, 0))
+    trials = zip((oldest, older, old, newer, today), told, strict=True)
+    for trial, (flushed, foremost, little, twice) in trials:
         document.write_document(tmp_path / "docs", [trial], {}, paths)
         text = (tmp_path / "docs/validation.md").read_text()
         assert text.count("from before caches were flushed in two steps") == flushed
         assert text.count("from before ten plans of the sample met in final rounds") == foremost
         assert text.count("from before flushing ended with at most 4 MiB") == little
+        assert text.count("from before what flushes the caches was read twice") == twice
 
 
 def test_operators_of_which_more_plans_were_timed_are_told(tmp_path):
