@@ -3,9 +3,10 @@
 import errno
 import json
 import re
+from collections import Counter
 from dataclasses import replace
 from functools import cache
-from itertools import groupby
+from itertools import groupby, pairwise
 from shutil import copy
 
 import pytest
@@ -163,6 +164,17 @@ def test_final_rounds_are_spread_over_passes_through_all_operators(tmp_path, pla
         found = joined([r for r in records if operator_of(r) == name])
         assert {len(r.seconds) for r in found.values()} == {3, 10}
         assert {len(r.reference) for r in found.values() if r.final} == {10}
+
+
+def test_no_plan_always_follows_the_same_one(tmp_path, played):
+    """What one leaves in a last cache would count for the other."""
+    measure.measure(request(tmp_path, rounds=20, final_rounds=80), Progress())
+    first = [a["keys"] for call, a in played.asked if call == "round" and len(a["keys"]) > 15][:20]
+    assert all(sorted(keys) == sorted(first[0]) for keys in first)
+    in_a_row = [key for keys in first for key in keys]
+    followed = Counter(pairwise(in_a_row))
+    assert len(first) == 20
+    assert max(followed.values()) <= 6
 
 
 def test_it_is_looked_before_and_after_rounds_what_the_core_has_of_its_caches(tmp_path, played):
