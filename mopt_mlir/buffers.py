@@ -28,6 +28,10 @@ MANUAL = "bufferization.manual_deallocation"
 """MLIR's attribute of what is allocated and freed by hand, which its own deallocation leaves as it
 is."""
 
+OWNED = "mopt.owned"
+"""An attribute that marks what frees a buffer only where the function itself has allocated it, as
+automatic deallocation does, behind conditions."""
+
 
 VIEWS = frozenset(
     {

@@ -7,7 +7,7 @@ from math import prod
 from typing import Any
 
 from mopt_mlir.bindings import bindings_of
-from mopt_mlir.buffers import ADDRESSABLE_BYTES, ALIGNMENT, MANUAL, VIEWS, WRITABLE
+from mopt_mlir.buffers import ADDRESSABLE_BYTES, ALIGNMENT, MANUAL, OWNED, VIEWS, WRITABLE
 from mopt_mlir.diagnostics import UserError, describe
 from mopt_mlir.func_ops import (
     argument_attributes,
@@ -81,6 +81,7 @@ def bufferize(module: Any) -> None:
     run_upstream(module, *_BEFORE_FREEING)
     _keep_manual_deallocations(module)
     run_upstream(module, *_FREE)
+    _mark_automatic_deallocations(module)
 
 
 def _check_dialects(module: Any) -> None:
@@ -252,6 +253,12 @@ def _keep_manual_deallocations(module: Any) -> None:
                 "returned, in the same function",
                 describe(op.location),
             )
+
+
+def _mark_automatic_deallocations(module: Any) -> None:
+    for op in find(module, "memref.dealloc"):
+        if MANUAL not in op.attributes:
+            op.attributes[OWNED] = bindings_of(op).ir.UnitAttr.get(op.context)
 
 
 def _allocation(buffer: Any) -> Any | None:

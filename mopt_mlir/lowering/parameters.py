@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from mopt_mlir.bindings import bindings_of
-from mopt_mlir.buffers import CHECKED, VIEWS
+from mopt_mlir.buffers import CHECKED, OWNED, VIEWS
 from mopt_mlir.func_ops import CALLS, parameters_given
 from mopt_mlir.layouts import layout_of
 from mopt_mlir.lowering.values import constant, trips
@@ -53,9 +53,10 @@ def is_taken_to_be_aligned(buffer: Any) -> bool:
 
 
 def freeing(buffer: Any) -> Iterator[Any]:
-    """The operations that free a buffer, also in functions that it is given to."""
+    """The operations that free a buffer, whoever allocated it, also in functions that it is given
+    to."""
     for operation, number in _uses(buffer, _parts):
-        if number == 0 and operation.name in _FREEING:
+        if number == 0 and operation.name in _FREEING and OWNED not in operation.attributes:
             yield operation
 
 

@@ -204,6 +204,31 @@ def test_a_tensor_is_handed_on_by_a_loop():
         np.testing.assert_array_equal(function(a, n), (n + 1) * a)
 
 
+@pytest.mark.parametrize("is_first", [True, False])
+@pytest.mark.parametrize("around", ["func.func", "func.func private"])
+def test_a_branch_may_give_back_what_a_caller_gave(is_first, around):
+    """What it gives back otherwise is freed, which is no reason to refuse it."""
+    doubled = "%y = arith.addf %x, %x : tensor<64x64xf32> scf.yield %y : tensor<64x64xf32>"
+    handed_on = "scf.yield %x : tensor<64x64xf32>"
+    branches = (doubled, handed_on) if is_first else (handed_on, doubled)
+    executable = compile(f"""
+      {around} @f(%x: tensor<64x64xf32>, %p: i1) -> tensor<64x64xf32> {{
+        %r = scf.if %p -> tensor<64x64xf32> {{ {branches[0]} }} else {{ {branches[1]} }}
+        return %r : tensor<64x64xf32>
+      }}
+      func.func @g(%x: tensor<64x64xf32>, %p: i1) -> tensor<64x64xf32> {{
+        %r = call @f(%x, %p) : (tensor<64x64xf32>, i1) -> tensor<64x64xf32>
+        return %r : tensor<64x64xf32>
+      }}
+    """)
+    x = np.arange(4096.0, dtype=np.float32).reshape(64, 64)
+    for p in (True, False):
+        for _ in range(3):  # what is freed and was not allocated is noticed by the next malloc
+            result = executable["g"](x, p)
+            np.testing.assert_array_equal(result, 2 * x if p is is_first else x)
+    np.testing.assert_array_equal(x.ravel(), np.arange(4096.0))
+
+
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1), (1, 2, 0)])
 def test_interchanged_loops_compute_the_same(order):
     """`c[i, j] += a[i, k] * b[k, j] + i + 10 * j + 100 * k`, whatever order the loops come in."""
