@@ -71,7 +71,7 @@ PROTOCOLS = {
     5: "from before what flushes the caches was read twice, and from before plans took turns in a "
     "random order. On Granite Rapids output of the plan before stayed in the last cache, where it "
     "makes stores past the caches slower and others faster, and the plan before was nearly always "
-    "the same one: figures of plans that write much output are off there, up to by half.",
+    "the same one: times of plans that write much output are off there, by a factor of up to 1.9.",
 }
 """What is told of trials, by the number of the first protocol that does not have it."""
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from mopt_mlir.compiler.carried import compare_plans
 from mopt_mlir.compiler.executable import Executable, load
 from mopt_mlir.compiler.lowered import LoweredModule, lower_module
+from mopt_mlir.compiler.mismatches import warn_of_mismatches
 from mopt_mlir.compiler.options import CompileOptions
 from mopt_mlir.pipeline.loading import errors_raised, load_module
 from mopt_mlir.pipeline.pass_base import Pass
@@ -75,8 +75,7 @@ def lower_source(source: Any, options: CompileOptions, target: Target) -> Lowere
         first.check()  # a wrong name is not a mistake in the source
     with errors_raised():
         module = load_module(source)
-        options.compare_vectors(target, module)
-        compare_plans(module, options, target)
+        warn_of_mismatches(module, options, target)
         if options.candidates > 1:
             from mopt_mlir.compiler.choosing import choose_plans  # loads the solver
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from mopt_mlir.diagnostics import UserError, emit
+from mopt_mlir.diagnostics import UserError
 from mopt_mlir.machine import Machine
 from mopt_mlir.machine.spec import AUTO, HOST, MachineSpec
 from mopt_mlir.planning.solving import check_jobs
@@ -158,30 +158,6 @@ class CompileOptions:
         spec = MachineSpec.parse(self.machine)
         is_host = spec.base in (AUTO, HOST) and "cpu" not in spec.overrides
         return of_cpu(self.cpu or (HOST if is_host else resolve(self.machine).cpu))
-
-    def compare_vectors(self, target: Target, module: Any) -> None:
-        """Warn of plans for `module` that would not suit the CPU. Ones for narrower vectors may be
-        what is wanted, unless both were named."""
-        from mopt_mlir.bindings import bindings_of
-        from mopt_mlir.lowering.target import vector_unit
-        from mopt_mlir.machine import resolve
-        from mopt_mlir.planning.planner import unplanned
-
-        if self.passes is not None:
-            return
-        machine, bits = resolve(self.planned_machine, module), vector_unit(target).bits
-        is_other = machine.vector_bits > bits or (self.cpu and machine.vector_bits < bits)
-        if is_other and unplanned(module, bindings_of(module)):
-            emit(
-                "warning",
-                "",
-                f"the plan is for vectors of {machine.vector_bits} bits (machine "
-                f"'{machine.name}'), but CPU '{self.cpu or target.cpu}' has {bits}: expect a "
-                f"fraction of its speed; '{closest_machine(target)}' is a machine that fits",
-            )
-
-
-DEFAULTS = CompileOptions()
 
 
 def closest_machine(target: Target) -> str:

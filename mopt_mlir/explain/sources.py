@@ -19,7 +19,7 @@ from mopt_mlir.machine.spec import AUTO, MachineSpec
 from mopt_mlir.pipeline.loading import errors_raised, keep_only, load_module
 from mopt_mlir.plan import Plan
 from mopt_mlir.planning.operators import OF_LISTS_ONLY, Operator, is_list, names_of, read_list
-from mopt_mlir.planning.plan_attribute import NAME, compare_threads
+from mopt_mlir.planning.plan_attribute import NAME, warn_of_other_threads
 from mopt_mlir.planning.planner import Planner, unplanned
 from mopt_mlir.planning.solving import Planning, Request, longer_search
 from mopt_mlir.planning.tasks import Progress
@@ -157,7 +157,7 @@ def _of_module(module: Any, entry: str | None, asked: _Asked) -> tuple[Explanati
         spec = planned.plan.machine if asked.machine == AUTO else asked.machine
         _check_cores(planned.plan, chosen, spec, operation.location)
         if asked.threads is not None:
-            compare_threads(planned.plan, asked.threads, operation.location)
+            warn_of_other_threads(planned.plan, asked.threads, operation.location)
         constant = planned.constant is not None
         subject = _Subject(planned.problem, chosen, planned.plan, constant)
         group = groups.setdefault(repr(subject), _Group(subject, name))

@@ -14,7 +14,7 @@ from mopt_mlir.bindings import bindings_of
 from mopt_mlir.compiler.arguments import bytes_of, random_arguments
 from mopt_mlir.compiler.compilation import compile_with
 from mopt_mlir.compiler.executable import no_function
-from mopt_mlir.compiler.options import DEFAULTS, CompileOptions
+from mopt_mlir.compiler.options import CompileOptions
 from mopt_mlir.compiler.trial import time_call
 from mopt_mlir.diagnostics import UserError, describe, emit
 from mopt_mlir.func_ops import functions_of, name_of, public_functions
@@ -100,11 +100,14 @@ class RunOptions:
             raise UserError(f"seed={self.seed}: a seed is 0 or more")
 
 
+_DEFAULTS = CompileOptions()
+
+
 def run_entry(
     source: Any,
     entry: str | None = None,
     run: RunOptions = RunOptions(),
-    options: CompileOptions = DEFAULTS,
+    options: CompileOptions = _DEFAULTS,
 ) -> Measurement:
     """Compile `source`, run one of its functions on random data, and measure it.
 

@@ -72,7 +72,7 @@ def _refused(operation: Any, reason: DataError) -> UserError:
     return UserError(f"'{NAME}': {reason}", describe(operation.location))
 
 
-def compare_threads(plan: Plan, threads: int, location: Any) -> None:
+def warn_of_other_threads(plan: Plan, threads: int, location: Any) -> None:
     """Warn of a plan that an operation carries for other threads than were asked for: it is taken
     as it is."""
     if plan.threads != threads:

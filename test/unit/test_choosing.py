@@ -20,7 +20,7 @@ from mopt_mlir.compiler.arguments import random_arguments
 from mopt_mlir.compiler.choosing import _times_when_cold, choose_plans
 from mopt_mlir.compiler.executable import load
 from mopt_mlir.compiler.lowered import lower_module
-from mopt_mlir.compiler.options import DEFAULTS, CompileOptions
+from mopt_mlir.compiler.options import CompileOptions
 from mopt_mlir.linalg.constants import constant_value
 from mopt_mlir.linalg.isolation import ENTRY, isolate
 from mopt_mlir.lowering.target import host, of_cpu
@@ -212,7 +212,7 @@ def test_a_convolution_by_itself_is_the_same_problem_and_computes_the_same(sourc
     assert (again.initializer is None) == (convolution.initializer is None)
     known = constant_value(again.weights, bindings)
     assert (known is None) == (constant is None)
-    function = load(lower_module(alone.clone().operation, DEFAULTS), host())[ENTRY]
+    function = load(lower_module(alone.clone().operation, CompileOptions()), host())[ENTRY]
     assert_computes(function, module)
 
 

@@ -10,7 +10,7 @@ import pytest
 import mopt_mlir
 from mopt_mlir import UserError
 from mopt_mlir.compiler.ahead_of_time import compile_to_file
-from mopt_mlir.compiler.carried import compare_plans
+from mopt_mlir.compiler.mismatches import warn_of_mismatches
 from mopt_mlir.compiler.options import CompileOptions, closest_machine
 from mopt_mlir.lowering.target import Target, host, of_cpu
 from mopt_mlir.pipeline.loading import load_module
@@ -74,7 +74,7 @@ def test_vectors_that_differ_in_width_are_told(machine, cpu, warns):
     seen = []
     with mopt_mlir.sink(seen.append):
         options = CompileOptions(machine=machine, cpu=cpu)
-        options.compare_vectors(options.target_of_files(), load_module(EXAMPLES / "conv.mlir"))
+        warn_of_mismatches(load_module(EXAMPLES / "conv.mlir"), options, options.target_of_files())
     assert [diagnostic.severity for diagnostic in seen] == ["warning"] * warns
     if warns:
         assert f"'{cpu}' is a machine that fits" in seen[0].message
@@ -85,8 +85,8 @@ def test_vectors_do_not_matter_where_nothing_is_planned(text):
     seen = []
     with mopt_mlir.sink(seen.append):
         options = CompileOptions(machine="znver5", cpu="haswell")
-        options.compare_vectors(options.target_of_files(), load_module(text))
-    assert seen == []
+        warn_of_mismatches(load_module(text), options, options.target_of_files())
+    assert not [one for one in seen if one.message.startswith("the plan is for")]
 
 
 @pytest.mark.parametrize(("bits", "severities"), [(256, []), (512, ["warning"])])
@@ -97,7 +97,7 @@ def test_vectors_are_those_that_the_module_names(bits, severities):
     module = load_module(f"module attributes {{{spec}}} {{\n{convolution}\n}}")
     seen = []
     with mopt_mlir.sink(seen.append):
-        CompileOptions().compare_vectors(of_cpu("haswell"), module)
+        warn_of_mismatches(module, CompileOptions(), of_cpu("haswell"))
     assert [diagnostic.severity for diagnostic in seen] == severities
 
 
@@ -121,7 +121,7 @@ def test_plans_that_are_there_already_are_compared_with_what_is_asked_for(thread
     module = load_module(EXAMPLES / "planned.mlir")
     seen = []
     with mopt_mlir.sink(seen.append):
-        compare_plans(module, CompileOptions(threads=threads), of_cpu(cpu))
+        warn_of_mismatches(module, CompileOptions(threads=threads), of_cpu(cpu))
     assert [diagnostic.severity for diagnostic in seen] == ["warning"] * len(told)
     for diagnostic, text in zip(seen, told, strict=True):
         assert f"its plan {text}" in diagnostic.message
@@ -141,7 +141,7 @@ def test_what_is_no_plan_is_for_tiling_to_say():
     seen = []
     for wrong in (text.replace("threads = 1", "threads = 0"), text.replace("f32", "f16")):
         with mopt_mlir.sink(seen.append):
-            compare_plans(load_module(wrong), CompileOptions(threads=2), of_cpu("haswell"))
+            warn_of_mismatches(load_module(wrong), CompileOptions(threads=2), of_cpu("haswell"))
     assert seen == []
 
 
@@ -149,7 +149,8 @@ def test_a_narrow_plan_for_the_host_is_no_mistake():
     seen = []
     with mopt_mlir.sink(seen.append):
         options = CompileOptions(machine="haswell")
-        options.compare_vectors(options.target_here(), None)
+        module = load_module(EXAMPLES / "conv.mlir")
+        warn_of_mismatches(module, options, options.target_here())
     assert seen == []
 
 

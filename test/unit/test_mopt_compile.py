@@ -558,7 +558,7 @@ def test_the_plan_is_for_the_cpu(run):
         ),
         (["bad.mlir", "-o", "a.o", "--header", "a.h"], "bad.mlir:1:16: error: "),
         (["conv.mlir", "-o", "a.o", "--require-tiled"], "conv.mlir:2:3: error: 'linalg.matmul' is"),
-        (["no.mlir", "-o", "a.o"], "no.mlir:4:8: error: could not find LLVM intrinsic: \"llvm.no\""),
+        (["no.mlir", "-o", "a.o"], 'no.mlir:4:8: error: could not find LLVM intrinsic: "llvm.no"'),
     ],
 )
 def test_refusals(run, argv, message):
