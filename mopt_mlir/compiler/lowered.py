@@ -89,4 +89,4 @@ def _fallback_reported(is_error: bool) -> Iterator[None]:
         yield
     if refused:
         first = refused[0]
-        raise UserError(f"{first.message}, but require-tiled was given", first.location)
+        raise UserError(f"{first.message}, but all operations must be tiled", first.location)

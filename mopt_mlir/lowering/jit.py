@@ -42,7 +42,10 @@ class LoadedCode:
         self._constants = constants or {}
         elsewhere = (name for name in code.undefined if name not in self._constants)
         if missing := [name for name in elsewhere if not is_in_process(name)]:
-            raise UserError(f"nobody defines {', '.join(missing)}, which the module declares")
+            raise UserError(
+                f"nobody defines {', '.join(missing)}, which the module declares: load the library "
+                "that does, as with ctypes.CDLL(path, ctypes.RTLD_GLOBAL), or compile to a file"
+            )
         releases = code.defines(RELEASE)
         library = llvm.JITLibraryBuilder().add_object_img(code.object()).add_current_process()
         for symbol in (*symbols, *([RELEASE] if releases else [])):

@@ -1,4 +1,4 @@
-"""`Machine`: what the model and the code generator need to know of a CPU."""
+"""`Machine`: what the model needs to know of a CPU."""
 
 from __future__ import annotations
 

@@ -32,7 +32,9 @@ TABLE1 = "table1"
 """The name of the list that comes with this package: the convolutions of Yolo-9000, ResNet-18 and
 MobileNet that Table 1 of the paper measures."""
 
-OF_LISTS_ONLY = "--constant-weights is for lists; a module says itself which are constants"
+OF_LISTS_ONLY = (
+    "that weights are constant can be said of lists only: a module has its constants itself"
+)
 """The refusal of an option that would change nothing."""
 
 LISTS: Mapping[str, Path] = {TABLE1: Path(__file__).with_name("table1.json")}

@@ -511,7 +511,7 @@ def test_what_is_not_tiled_is_compiled_with_a_warning():
 
 
 def test_what_is_not_tiled_can_be_refused():
-    with pytest.raises(UserError, match=r"<text>:3:3: error: .* require-tiled was given"):
+    with pytest.raises(UserError, match=r"<text>:3:3: error: .* must be tiled"):
         mopt_mlir.compile(CONV, machine="generic-avx2", require_tiled=True)
 
 
