@@ -145,6 +145,9 @@ def _article(found: Findings, every: Sequence[Trial], notes: Sequence[Note]) -> 
     if again := tables.repeat_rows(repeats(every)):
         yield prose.REPEATS
         yield markdown(tables.REPEAT_COLUMNS, again)
+    if effects := tables.aftereffect_rows(every):
+        yield filled(prose.AFTEREFFECTS)
+        yield markdown(tables.AFTEREFFECT_COLUMNS, effects)
     if looks := tables.latency_rows(trials):
         parts = ", ".join(f"{part:.0%} of {cache}" for cache, part in PARTS.items())
         yield filled(prose.LATENCIES.format(parts=parts))

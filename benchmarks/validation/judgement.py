@@ -29,8 +29,8 @@ is lost."""
 class Point:
     """A plan that was timed. `seconds` are those of the reference over all of the operator's
     measurements, times the median ratio of this plan's; `passes` has those of its rounds, `final`
-    ones if there are any, by the pass they belong to. `objective` is what the solver would
-    minimise, in seconds."""
+    ones if there are any, by the pass they belong to, `references` the median of the reference in
+    each pass, in seconds. `objective` is what the solver would minimise, in seconds."""
 
     key: str
     plan: Plan
@@ -39,6 +39,7 @@ class Point:
     sampled: bool
     seconds: float
     passes: tuple[tuple[float, ...], ...]
+    references: tuple[float, ...]
     final: bool
     counters: Mapping[str, float]
 

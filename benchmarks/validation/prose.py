@@ -179,6 +179,17 @@ Those whose measured times are more than {off:.0%} from the predicted ones, rela
 their operator (geometric mean, and spread as a factor), of which there are {enough} plans at least.
 """
 
+AFTEREFFECTS = """\
+## What plans leave behind
+
+Caches are flushed before each run, and yet a run may find what the one before it left there. A
+plan always runs after the reference, so that this is the same for all. The reference runs after
+other plans, and what it takes more or less for that counts for the plan behind it, as ratios are
+what is compared. Of what the reference takes beside a plan, less its median beside all of the
+operator, this is the standard deviation over the plans of final rounds, as far as it repeats from
+pass to pass.
+"""
+
 REPEATS = """\
 ## Repeatability
 

@@ -18,6 +18,7 @@ from ..latency import MEMORY as MEMORY_CHAIN
 from ..latency import PARTS
 from ..runner import sizes_of
 from .accuracy import ERRORS, error_of_good_plans, lost_by_chance, noise_of_good_plans
+from .aftereffects import aftereffect
 from .criteria import OWN, SAMPLE, USUAL_LOSS, figures, mean_apart
 from .judgement import Point, Trial, Verdict
 from .orders import MODELS, orders
@@ -85,6 +86,7 @@ REPEAT_COLUMNS = (
     "own plan lost: then",
     "now",
 )
+AFTEREFFECT_COLUMNS = ("trial", "of the reference beside a plan, repeatedly")
 ACCURACY_COLUMNS = (
     "trial",
     "error of the model",
@@ -229,6 +231,11 @@ def accuracy_rows(trials: Iterable[Trial]) -> Rows:
         cells = (text for found in lost for text in (percent(found.mean), f"{found.reached:.0%}"))
         rows.append([trial.title, *map(percent, own), *cells])
     return rows
+
+
+def aftereffect_rows(trials: Sequence[Trial]) -> Rows:
+    found = ((trial.title, aftereffect(trial)) for trial in trials)
+    return [[title, percent(effect)] for title, effect in found if not isnan(effect)]
 
 
 def latency_rows(trials: Iterable[Trial]) -> Rows:

@@ -186,6 +186,7 @@ def _point(
         record.subject.role == "sample",
         reference * statistics.paired_ratio(record),
         tuple(tuple(statistics.round_ratios(one)) for one in rounds),
+        tuple(median(median(runs) for runs in one.reference) for one in rounds),
         record.final,
         record.counters,
     )

@@ -482,7 +482,7 @@ def test_the_method_is_that_of_all_trials(tmp_path):
     text = " ".join(text_of(one).split())
     assert "(seed 0)" in text
     assert "all packing timed, caches flushed before each run, one pinned core" in text
-    assert "in 3 rounds that take turns" in text
+    assert "in 3 rounds, each in an order of its own" in text
     assert "would take over 4 s gets" in text
     agreed = {**one.head["must_agree"], "seed": 20200229, "cold": False}
     durations = {"rounds": 9, "final_rounds": 7, "seconds": 2.5}
@@ -490,7 +490,7 @@ def test_the_method_is_that_of_all_trials(tmp_path):
     text = " ".join(text_of(one, other).split())
     assert "(seed 0, 20200229)" in text
     assert "flushed before each run (warm where a trial's name has `-warm`), one" in text
-    assert "in 3 to 9 rounds that take turns" in text
+    assert "in 3 to 9 rounds, each in an order of its own" in text
     assert "meet in 5 to 7 further rounds" in text
     assert "would take over 2.5 to 4 s gets" in text
     assert "all packing timed, caches warm, one" in " ".join(text_of(other).split())
