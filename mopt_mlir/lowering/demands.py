@@ -12,7 +12,7 @@ from mopt_mlir.diagnostics import describe
 from mopt_mlir.layouts import is_row_major
 from mopt_mlir.linalg.extract import indexing_maps
 from mopt_mlir.lowering.shape_rules import kept, paddings, product
-from mopt_mlir.lowering.shapes import Activation
+from mopt_mlir.lowering.shapes import CallFrame
 from mopt_mlir.lowering.sizes import Shape, Size, compute, evaluate, fold, is_known, is_natural
 
 _SLICES = ("tensor.extract_slice", "tensor.insert_slice", "memref.subview")
@@ -55,21 +55,21 @@ class Requirement:
         )
 
 
-def demands_of(activation: Activation, operation: Any) -> Iterable[Requirement]:
+def demands_of(frame: CallFrame, operation: Any) -> Iterable[Requirement]:
     """What is demanded by an operation that is no call, if it is carried out."""
     name = operation.name
-    if not any(map(activation.is_dynamic, (*operation.operands, *operation.results))) and not (
-        name in _SLICES and _is_sure(activation, operation)
+    if not any(map(frame.is_dynamic, (*operation.operands, *operation.results))) and not (
+        name in _SLICES and _is_sure(frame, operation)
     ):
         return ()
     if name.startswith("linalg."):
-        return _of_structured(activation, operation)
+        return _of_structured(frame, operation)
     if name.startswith(("arith.", "math.")):
-        return _alike(activation, operation)
-    return _RULES[name](activation, operation) if name in _RULES else ()
+        return _alike(frame, operation)
+    return _RULES[name](frame, operation) if name in _RULES else ()
 
 
-def _of_structured(activation: Activation, operation: Any) -> Iterator[Requirement]:
+def _of_structured(frame: CallFrame, operation: Any) -> Iterator[Requirement]:
     """Of a linalg operation: what MLIR verifies where shapes are static.
 
     A loop has as many iterations as the first axis that it indexes alone has elements. Other axes
@@ -77,10 +77,10 @@ def _of_structured(activation: Activation, operation: Any) -> Iterator[Requireme
     """
     ir = bindings_of(operation).ir
     maps = indexing_maps(operation, bindings_of(operation))
-    shapes = [activation.shape(v) if activation.has_shape(v) else () for v in operation.operands]
+    shapes = [frame.shape(v) if frame.has_shape(v) else () for v in operation.operands]
     if len(maps) != len(shapes):
         for operand, shape in enumerate(shapes):
-            if activation.is_dynamic(operation.operands[operand]):
+            if frame.is_dynamic(operation.operands[operand]):
                 left_open = (i for i, size in enumerate(shape) if not isinstance(size, int))
                 for axis in islice(left_open, 1):  # none if the type forgets what is known
                     yield unknown(operation, operand, axis)
@@ -145,40 +145,40 @@ def _indices(expression: Any, extents: dict[int, Size]) -> tuple[Size, Size] | N
     return least, greatest
 
 
-def _alike(activation: Activation, operation: Any) -> Iterator[Requirement]:
+def _alike(frame: CallFrame, operation: Any) -> Iterator[Requirement]:
     """Of an operation whose operands all have the same shape: all but the choice of one buffer."""
-    if operation.name == "arith.select" and not activation.has_shape(operation.operands[0]):
+    if operation.name == "arith.select" and not frame.has_shape(operation.operands[0]):
         return
-    shaped = [(i, v) for i, v in enumerate(operation.operands) if activation.has_shape(v)]
+    shaped = [(i, v) for i, v in enumerate(operation.operands) if frame.has_shape(v)]
     for operand, value in shaped[1:]:
-        pairs = zip(activation.shape(value), activation.shape(shaped[0][1]), strict=True)
+        pairs = zip(frame.shape(value), frame.shape(shaped[0][1]), strict=True)
         for axis, (size, needed) in enumerate(pairs):
             yield from _demand(operation, operand, axis, size, needed)
 
 
-def _of_cast(activation: Activation, operation: Any) -> Iterator[Requirement]:
+def _of_cast(frame: CallFrame, operation: Any) -> Iterator[Requirement]:
     """Of a cast to a type that leaves less open."""
     source = operation.operands[0]
-    if activation.has_shape(source) and activation.has_shape(operation.result):
-        shapes = activation.shape(source), activation.shape(operation.result)
+    if frame.has_shape(source) and frame.has_shape(operation.result):
+        shapes = frame.shape(source), frame.shape(operation.result)
         for axis, (size, needed) in enumerate(zip(*shapes, strict=True)):
             if isinstance(needed, int):
                 yield from _demand(operation, 0, axis, size, needed)
 
 
-def _of_slice(activation: Activation, operation: Any) -> Iterator[Requirement]:
+def _of_slice(frame: CallFrame, operation: Any) -> Iterator[Requirement]:
     """Of a part that is taken out."""
-    yield from _inside(activation, operation, 0)
+    yield from _inside(frame, operation, 0)
 
 
-def _inside(activation: Activation, operation: Any, operand: int) -> Iterator[Requirement]:
+def _inside(frame: CallFrame, operation: Any, operand: int) -> Iterator[Requirement]:
     """Of a slice of an operand: that it ends inside, as far as the arguments tell, and begins there
     if it is sure to be taken. (Indices in front of an operand are often those of a loop that does
     not run, or of a branch that is not taken.)"""
-    shape = activation.shape(operation.operands[operand])
-    is_sure = _is_sure(activation, operation)
+    shape = frame.shape(operation.operands[operand])
+    is_sure = _is_sure(frame, operation)
     for axis, (size, offset, count, stride) in enumerate(
-        zip(shape, *activation.slice(operation, operand + 1), strict=True)
+        zip(shape, *frame.slice(operation, operand + 1), strict=True)
     ):
         last = compute("add", offset, compute("mul", compute("sub", count, 1), stride))
         needed = compute("add", last, 1)
@@ -196,93 +196,93 @@ def _inside(activation: Activation, operation: Any, operand: int) -> Iterator[Re
             yield from _demand(operation, operand, axis, size, total, exact=False)
 
 
-def _is_sure(activation: Activation, operation: Any) -> bool:
+def _is_sure(frame: CallFrame, operation: Any) -> bool:
     """Whether an operation is carried out once whenever the function is called from outside."""
-    return activation.depth == 0 and operation.block == activation.function.regions[0].blocks[0]
+    return frame.depth == 0 and operation.block == frame.function.regions[0].blocks[0]
 
 
-def _of_insertion(activation: Activation, operation: Any) -> Iterator[Requirement]:
+def _of_insertion(frame: CallFrame, operation: Any) -> Iterator[Requirement]:
     """Of an insertion: that its place is inside, and what is inserted as large."""
-    yield from _inside(activation, operation, 1)
-    _, sizes, _ = activation.slice(operation, 2)
+    yield from _inside(frame, operation, 1)
+    _, sizes, _ = frame.slice(operation, 2)
     place = kept(sizes, operation.operands[0].type)
     if place is not None:
-        pairs = zip(activation.shape(operation.operands[0]), place, strict=True)
+        pairs = zip(frame.shape(operation.operands[0]), place, strict=True)
         for axis, (size, needed) in enumerate(pairs):
             yield from _demand(operation, 0, axis, size, needed)
 
 
-def _of_expansion(activation: Activation, operation: Any) -> Iterator[Requirement]:
+def _of_expansion(frame: CallFrame, operation: Any) -> Iterator[Requirement]:
     """Of one axis that is split up: that the parts make up the whole."""
-    result: Shape = activation.shape(operation.result)
-    source = activation.shape(operation.operands[0])
+    result: Shape = frame.shape(operation.result)
+    source = frame.shape(operation.operands[0])
     for axis, group in enumerate(operation.attributes["reassociation"]):
         parts = product(result[part.value] for part in group)
         yield from _demand(operation, 0, axis, source[axis], parts)
 
 
-def _of_reshape(activation: Activation, operation: Any) -> Iterator[Requirement]:
+def _of_reshape(frame: CallFrame, operation: Any) -> Iterator[Requirement]:
     """Of a new shape: that it has as many elements."""
-    if not (activation.has_shape(operation.operands[0]) and activation.has_shape(operation.result)):
+    if not (frame.has_shape(operation.operands[0]) and frame.has_shape(operation.result)):
         yield unknown(operation)  # of any rank
         return
-    source, result = (activation.shape(v) for v in (operation.operands[0], operation.result))
+    source, result = (frame.shape(v) for v in (operation.operands[0], operation.result))
     if source:
         yield from _demand(operation, 0, 0, product(source), product(result))
 
 
-def _of_view(activation: Activation, operation: Any) -> Iterator[Requirement]:
+def _of_view(frame: CallFrame, operation: Any) -> Iterator[Requirement]:
     """Of elements that are in bytes: that there are as many bytes, as far as the arguments tell."""
     width = getattr(operation.result.type.element_type, "width", None)
     if width is None:
         return  # an index, or complex: as large as the target says
-    bytes_ = product([*activation.shape(operation.result), -(-width // 8)])
-    needed = compute("add", activation.number(operation.operands[1]), bytes_)
-    (available,) = activation.shape(operation.operands[0])
+    bytes_ = product([*frame.shape(operation.result), -(-width // 8)])
+    needed = compute("add", frame.number(operation.operands[1]), bytes_)
+    (available,) = frame.shape(operation.operands[0])
     if is_known(available) and is_known(needed):
         yield from _demand(operation, 0, 0, available, needed, exact=False)
 
 
-def _of_reinterpretation(activation: Activation, operation: Any) -> Iterator[Requirement]:
+def _of_reinterpretation(frame: CallFrame, operation: Any) -> Iterator[Requirement]:
     """Of other sizes and strides: that the last element is one of the buffer, if that is dense and
     no pointer to one of another."""
     source = operation.operands[0]
-    if not activation.has_shape(source) or not is_row_major(source.type) or not source.type.rank:
+    if not frame.has_shape(source) or not is_row_major(source.type) or not source.type.rank:
         return
-    (offset,), sizes, strides = activation.slice(operation, 1)
+    (offset,), sizes, strides = frame.slice(operation, 1)
     steps = (
         compute("max", 0, compute("mul", compute("sub", size, 1), stride))
         for size, stride in zip(sizes, strides, strict=True)
     )
-    total, needed = product(activation.shape(source)), fold("add", [offset, 1, *steps])
+    total, needed = product(frame.shape(source)), fold("add", [offset, 1, *steps])
     if is_known(total) and is_known(needed):
         yield from _demand(operation, 0, 0, total, needed, exact=False)
 
 
-def _of_allocation(activation: Activation, operation: Any) -> Iterator[Requirement]:
+def _of_allocation(frame: CallFrame, operation: Any) -> Iterator[Requirement]:
     """Of what is allocated: that no size is below 0, if it is sure to be. (A loop that does not run
     may have others.)"""
-    if not _is_sure(activation, operation):
+    if not _is_sure(frame, operation):
         return
-    for axis, size in enumerate(activation.shape(operation.result)):
+    for axis, size in enumerate(frame.shape(operation.result)):
         if is_known(size) and not is_natural(size):
             yield from _demand(operation, 0, axis, size, 0, exact=False)
 
 
-def _of_concatenation(activation: Activation, operation: Any) -> Iterator[Requirement]:
+def _of_concatenation(frame: CallFrame, operation: Any) -> Iterator[Requirement]:
     """Of tensors behind each other: that they are of one size along all other axes."""
     along = operation.attributes["dim"].value
-    first, *others = (activation.shape(value) for value in operation.operands)
+    first, *others = (frame.shape(value) for value in operation.operands)
     for operand, shape in enumerate(others, 1):
         for axis, (size, needed) in enumerate(zip(shape, first, strict=True)):
             if axis != along:
                 yield from _demand(operation, operand, axis, size, needed)
 
 
-def _of_padding(activation: Activation, operation: Any) -> Iterator[Requirement]:
+def _of_padding(frame: CallFrame, operation: Any) -> Iterator[Requirement]:
     """Of padding: that it takes nothing away."""
-    shape = activation.shape(operation.operands[0])
-    for padding in paddings(activation, operation):
+    shape = frame.shape(operation.operands[0])
+    for padding in paddings(frame, operation):
         for axis, (size, more) in enumerate(zip(shape, padding, strict=True)):
             if is_known(size) and is_known(more) and not is_natural(more):
                 padded = compute("add", size, more)
@@ -326,7 +326,7 @@ def _requirement(
     return Requirement(at, operation.name, operand, axis, size, needed, exact)
 
 
-_RULES: Mapping[str, Callable[[Activation, Any], Iterator[Requirement]]] = {
+_RULES: Mapping[str, Callable[[CallFrame, Any], Iterator[Requirement]]] = {
     **dict.fromkeys(("bufferization.materialize_in_destination", "memref.copy"), _alike),
     **dict.fromkeys(("memref.cast", "tensor.cast"), _of_cast),
     **dict.fromkeys(("memref.subview", "tensor.extract_slice"), _of_slice),

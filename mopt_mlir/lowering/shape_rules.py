@@ -11,7 +11,7 @@ from mopt_mlir.lowering.values import operands_of
 
 
 class Known(Protocol):
-    """What is known of a function's values by now: an `Activation`, which uses these rules."""
+    """What is known of a function's values by now: a `CallFrame`, which uses these rules."""
 
     def shape(self, value: Any) -> Shape: ...
 

@@ -27,15 +27,15 @@ _DEEPEST = 16
 """Calls inside of calls that are looked through: a function may call itself without end."""
 
 _MOST = 4096
-"""Activations that one call from outside is looked through: calls by several calls multiply."""
+"""Calls that one call from outside is looked through: calls by several calls multiply."""
 
-_ACTIVATIONS = count()
+_FRAMES = count()
 
 
-class Activation:
-    """One activation of a function: the shapes of its values, and its integers.
+class CallFrame:
+    """One call of a function: the shapes of its values, and its integers.
 
-    `given` has the shape, or the value, of each argument in a call of the activation `caller`;
+    `given` has the shape, or the value, of each argument in a call of the frame `caller`;
     unless they are there the function is called from outside, and sizes are in terms of the
     arguments of that call.
     """
@@ -44,23 +44,23 @@ class Activation:
         self,
         function: Any,
         given: Sequence[Shape | Size] | None = None,
-        caller: Activation | None = None,
+        caller: CallFrame | None = None,
     ) -> None:
         self.function = function
-        self._root: Activation = self if caller is None else caller._root
+        self._root: CallFrame = self if caller is None else caller._root
         if caller is None:
             self.depth = 0
-            self._others: dict[Any, Activation] = {}
+            self._others: dict[Any, CallFrame] = {}
             self._functions = {name_of(f): f for f in functions_of(function.parent)}
         else:
             self.depth = caller.depth + 1
             self._others, self._functions = caller._others, caller._functions
         self._ir = bindings_of(function).ir
         self._dynamic = self._ir.ShapedType.get_dynamic_size()
-        self._number = next(_ACTIVATIONS)
+        self._number = next(_FRAMES)
         self._shapes: dict[Any, Shape] = {}
         self._numbers: dict[Any, Size] = {}
-        self._calls: dict[Any, Activation | None] = {}
+        self._calls: dict[Any, CallFrame | None] = {}
         for position, argument in enumerate(function.regions[0].blocks[0].arguments):
             if self.has_shape(argument):
                 dynamic = [Extent(position, axis) for axis in range(argument.type.rank)]
@@ -100,8 +100,8 @@ class Activation:
             self._numbers[part] = self._number_of(part)
         return self._numbers[value]
 
-    def callee(self, call: Any) -> Activation | None:
-        """The activation that a `func.call` makes; None if there is no such function in the module,
+    def callee(self, call: Any) -> CallFrame | None:
+        """The frame that a `func.call` makes; None if there is no such function in the module,
         too deep a recursion, or too much of it.
 
         Calls with the same arguments share one, unless they give back something of a size that may
@@ -147,7 +147,7 @@ class Activation:
         )
         return offsets, sizes, strides
 
-    def _activate(self, call: Any) -> Activation | None:
+    def _activate(self, call: Any) -> CallFrame | None:
         name = call.attributes["callee"].value
         if name not in self._functions or self.depth == _DEEPEST:
             return None
@@ -157,7 +157,7 @@ class Activation:
         if key not in self._others:
             if len(self._others) == _MOST:
                 return None
-            self._others[key] = Activation(self._functions[name], given, self)
+            self._others[key] = CallFrame(self._functions[name], given, self)
         return self._others[key]
 
     def _completed(self, value: Any, known: Sequence[Size] | None) -> Shape:
@@ -266,10 +266,10 @@ class Activation:
         return first if first == second else None
 
     def _shape_of_call(self, call: Any, position: int) -> Shape | None:
-        activation = self.callee(call)
-        if activation is None or len(activation.function.regions[0].blocks) > 1:
+        frame = self.callee(call)
+        if frame is None or len(frame.function.regions[0].blocks) > 1:
             return None
-        return activation.shape(_last(activation.function.regions[0]).operands[position])
+        return frame.shape(_last(frame.function.regions[0]).operands[position])
 
 
 def _last(region: Any) -> Any:
