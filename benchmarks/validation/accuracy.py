@@ -9,7 +9,7 @@ from statistics import fmean, stdev
 
 import numpy as np
 
-from . import statistics
+from . import estimators
 from .criteria import MEAN_LOSS, TOP5_LOSS, USUAL_LOSS, WORST_LOSS, usual_needed
 from .judgement import Verdict, misprediction
 
@@ -56,7 +56,7 @@ def noise_of_good_plans(verdicts: Sequence[Verdict]) -> float:
     standard errors of the times of an operator's good plans, the mean over the operators."""
     found = []
     for verdict in verdicts:
-        errors = [statistics.standard_error(point.passes) for point in verdict.good]
+        errors = [estimators.standard_error(point.passes) for point in verdict.good]
         known = [error for error in errors if not isnan(error)]
         if known:
             found.append(sqrt(fmean(error**2 for error in known)))

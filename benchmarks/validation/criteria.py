@@ -11,8 +11,8 @@ from mopt_mlir.model.cost import MEMORY
 from mopt_mlir.wording import counted
 
 from ..summary import geometric_mean
+from .estimators import interval_of_mean
 from .judgement import Flow, Trial, Verdict
-from .statistics import interval_of_mean
 
 WORST_LOSS = 0.045
 """The top-1 loss of the paper's worst operator (Sec. 9)."""

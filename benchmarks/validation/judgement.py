@@ -12,7 +12,7 @@ from typing import Any
 from mopt_mlir.plan import Plan, Prediction
 
 from ..workloads import Workload
-from . import statistics
+from . import estimators
 from .expected import Expected
 from .records import (
     Failed,
@@ -46,7 +46,7 @@ class Point:
     @property
     def uncertainty(self) -> float:
         """Relative standard error of `seconds`."""
-        return statistics.uncertainty(self.passes)
+        return estimators.uncertainty(self.passes)
 
     @property
     def ratios(self) -> list[float]:
@@ -113,7 +113,7 @@ class Verdict:
         """Among the sample, of the best of the `k` predicted best, against the best."""
         predicted = [point.prediction.cost for point in self.sample]
         measured = [point.seconds for point in self.sample]
-        return statistics.top_loss(predicted, measured, k, self.best_sampled.seconds)
+        return estimators.top_loss(predicted, measured, k, self.best_sampled.seconds)
 
     def chosen_loss(self, k: int) -> float:
         """Of the best of the `k` plans that the model likes best of all, its own first, against the
@@ -122,7 +122,7 @@ class Verdict:
             return nan
         rest = [point for point in self.points.values() if point is not self.own]
         ranked = [self.own, *sorted(rest, key=lambda point: point.prediction.cost)]
-        return statistics.loss(min(p.seconds for p in ranked[:k]), self.best.seconds)
+        return estimators.loss(min(p.seconds for p in ranked[:k]), self.best.seconds)
 
     @property
     def lead(self) -> float:
@@ -141,11 +141,11 @@ class Verdict:
 
     @cached_property
     def spearman(self) -> float:
-        return statistics.spearman(*self._orders)
+        return estimators.spearman(*self._orders)
 
     @cached_property
     def kendall(self) -> float:
-        return statistics.kendall(*self._orders)
+        return estimators.kendall(*self._orders)
 
     @property
     def _orders(self) -> tuple[list[float], list[float]]:
@@ -254,13 +254,13 @@ def _noise(chosen: Point, best: Point) -> float:
     """The standard error of 1 - t(best) / t(chosen); NaN for one and the same plan."""
     if chosen is best:
         return nan
-    error = statistics.uncertainty_of_ratio(best.passes, chosen.passes)
+    error = estimators.uncertainty_of_ratio(best.passes, chosen.passes)
     return error * best.seconds / chosen.seconds
 
 
 def _apart(chosen: Point, points: Sequence[Point]) -> float:
     rivals = [point.passes for point in _eligible(points)]
-    return statistics.loss_apart(chosen.passes, rivals)
+    return estimators.loss_apart(chosen.passes, rivals)
 
 
 def misprediction(point: Point) -> float:

@@ -34,6 +34,7 @@ from ..runner import BUSY, fma_peak, sizes_of
 from ..workers import WorkerError
 from ..workloads import Workload, is_right
 from .counters import Counters
+from .estimators import paired_ratio
 from .planned import machine_for
 from .process import Pair, PlanProcess
 from .records import (
@@ -52,7 +53,6 @@ from .records import (
     operator_of,
 )
 from .sample import subjects
-from .statistics import paired_ratio
 
 FINAL_PREDICTED, FINAL_MEASURED = 5, 10
 """How many of the sampled plans that are predicted best, and of those measured best, meet once

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import isnan, nan
 from statistics import fmean, median
 
-from . import statistics
+from . import estimators
 from .judgement import Point, Verdict
 
 PREDICTED = "the predicted time"
@@ -56,8 +56,8 @@ def _median(ranks: Iterable[float]) -> float:
 
 
 def _spearman(points: Sequence[Point], value: Callable[[Point], float]) -> float:
-    return statistics.spearman([value(p) for p in points], [p.seconds for p in points])
+    return estimators.spearman([value(p) for p in points], [p.seconds for p in points])
 
 
 def _loss(points: Sequence[Point], value: Callable[[Point], float], best: Point) -> float:
-    return statistics.loss(min(points, key=value).seconds, best.seconds)
+    return estimators.loss(min(points, key=value).seconds, best.seconds)

@@ -15,7 +15,7 @@ from statistics import fmean, median
 
 import numpy as np
 
-from . import statistics
+from . import estimators
 from .judgement import Point, Trial, Verdict, fastest
 
 BEFORE = "-before"
@@ -125,20 +125,20 @@ def _spearman(before: Verdict, now: Verdict, *, good: bool) -> float:
     kept = {point.key for point in (now.good if good else now.sample)}
     keys = [key for key in _common(before, now) if key in kept]
     times = ([verdict.points[key].seconds for key in keys] for verdict in (before, now))
-    return statistics.spearman(*times) if len(keys) > 1 else nan
+    return estimators.spearman(*times) if len(keys) > 1 else nan
 
 
 def _loss(before: Verdict, now: Verdict) -> float:
     """Among the plans of both trials."""
     common = _common(before, now)
     chosen = _fastest(before, common).key
-    return statistics.loss(now.points[chosen].seconds, _fastest(now, common).seconds)
+    return estimators.loss(now.points[chosen].seconds, _fastest(now, common).seconds)
 
 
 def _model_loss(verdict: Verdict, keys: Sequence[str]) -> float:
     predicted = [verdict.points[key].prediction.cost for key in keys]
     measured = [verdict.points[key].seconds for key in keys]
-    return statistics.top_loss(predicted, measured, 1, _fastest(verdict, keys).seconds)
+    return estimators.top_loss(predicted, measured, 1, _fastest(verdict, keys).seconds)
 
 
 def _fastest(verdict: Verdict, keys: Sequence[str]) -> Point:

@@ -16,7 +16,7 @@ from mopt_mlir.problem import Problem
 
 from ..operators import problem_of
 from ..workloads import Workload, is_right
-from . import statistics
+from . import estimators
 from .expected import Expected
 from .judgement import Flow, Point, Trial, Verdict
 from .records import (
@@ -154,7 +154,7 @@ def _verdict(
     plans = {key: record for key, record in measured.items() if not record.subject.is_again}
     wrong = frozenset(key for key, record in plans.items() if not is_right(record.error))
     reference = median(s for r in measured.values() for one in r.reference for s in one)
-    again = [abs(statistics.paired_ratio(r) - 1) for r in measured.values() if r.subject.is_again]
+    again = [abs(estimators.paired_ratio(r) - 1) for r in measured.values() if r.subject.is_again]
     choices = [record for record in records if isinstance(record, Choice)]
     return Verdict(
         workload,
@@ -184,8 +184,8 @@ def _point(
         estimate(problem, machine, record.subject.plan),
         predict(problem, machine, record.subject.plan).cost,
         record.subject.role == "sample",
-        reference * statistics.paired_ratio(record),
-        tuple(tuple(statistics.round_ratios(one)) for one in rounds),
+        reference * estimators.paired_ratio(record),
+        tuple(tuple(estimators.round_ratios(one)) for one in rounds),
         tuple(median(median(runs) for runs in one.reference) for one in rounds),
         record.final,
         record.counters,
