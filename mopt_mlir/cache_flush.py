@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 _FLUSH_FACTOR = 4  # times the largest cache: more than any replacement policy keeps
 _MOST_BALLAST = 512 << 20  # bytes: evicts as much of 480 MiB as four times these (Granite Rapids)
 _MOST_PER_CPU = 16 << 20  # bytes: what many CPUs have of their own adds up
-_PIECE = 16 << 20  # bytes of ballast: more than a CPU has of its own
+_PIECE = 16 << 20  # bytes, at most: more than a CPU has of its own
 _PIECE_READS = 2
 _PARTS = 8  # of the ballast: each CPU reads at least one of them
 _KEPT_PARTS = 8  # of the largest cache: each CPU reads one of them
@@ -95,9 +95,9 @@ class CacheFlush:
 
 def _read(block: NDArray[np.int64], times: int) -> None:
     """Piece by piece, each so many times after each other."""
-    for start in range(0, block.size, _PIECE // _ITEM):
+    for piece in np.array_split(block, -(-block.nbytes // _PIECE)):
         for _ in range(times):
-            np.max(block[start : start + _PIECE // _ITEM])
+            np.max(piece)
 
 
 def ballast_bytes(cache_bytes: int, cpus: int = 1) -> int:
