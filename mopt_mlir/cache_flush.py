@@ -48,11 +48,11 @@ class CacheFlush:
     fall into the timed run. They read it piece by piece, each twice: what is read once passes by
     the last cache of some CPUs, which keeps what was written there before (measured on Granite
     Rapids: stores past the caches to output that is still in the last one take up to 1.6 times as
-    long, others 0.7 times, though a CPU has read 1 GiB in between). Then each reads a little that
-    fits a few times over. The last cache of some CPUs learns from what it sees whether new lines
-    are worth to be kept: after nothing but ballast it may not keep what the timed run reads again,
-    and that depends on what ran long before (measured on Zen 5: plans that count on L3 take up to
-    1.6 times as long).
+    long, others 0.7 times, after 256 MiB that each of two CPUs has read once, and it is still there
+    after 1 GiB each). Then each reads a little that fits a few times over. The last cache of some
+    CPUs learns from what it sees whether new lines are worth to be kept: after nothing but ballast
+    it may not keep what the timed run reads again, and that depends on what ran long before
+    (measured on Zen 5: plans that count on L3 take up to 1.6 times as long).
 
     `pin` binds the calling thread to a CPU. The default one raises OSError for a CPU that cannot be
     used, and so does this constructor then.
