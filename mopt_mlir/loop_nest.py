@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from math import prod
 
 from mopt_mlir.plan import Level, Plan
-from mopt_mlir.problem import Problem, Role
+from mopt_mlir.problem import Problem
 
 CORES = "core"
 REGISTERS = "register"
@@ -161,11 +161,9 @@ class _Builder:
         """That of the weights that the loops so far leave."""
         weights = self.problem.weights
         block = {dim: self.sizes[dim] for dim in self.problem.names if dim in weights.dims}
-        padded = dict(block)
-        for dim in self.problem.by_role(Role.OUT_CHANNEL):
-            width = self.plan.microkernel.extent(dim)
-            padded[dim] = -(-padded.get(dim, 1) // width) * width
-            panels = padded[dim] // width
-            cores = -(-panels // -(-panels // cores))  # each takes as many, the last one the rest
-        size = prod(padded.values()) * weights.element.size
+        channel = self.problem.out_channel
+        width = self.plan.microkernel.extent(channel)
+        panels = -(-block.get(channel, 1) // width)
+        cores = -(-panels // -(-panels // cores))  # each takes as many, the last one the rest
+        size = prod({**block, channel: panels * width}.values()) * weights.element.size
         return Packing(self.plan.packing, block, size, cores)

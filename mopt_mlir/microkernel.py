@@ -47,11 +47,6 @@ class Microkernel:
             raise DataError(f"microkernel.lanes is '{lanes}', not an output dim")
         if lanes in problem.input.dims and not problem.input.runs_along(lanes):
             raise DataError(f"microkernel.lanes is '{lanes}', which is not contiguous in the input")
-        both = problem.input.dims & problem.weights.dims
-        if lanes in both and not problem.weights.runs_along(lanes):
-            raise DataError(
-                f"microkernel.lanes is '{lanes}', which is not contiguous in the weights"
-            )
         check_sizes("microkernel.tile", self.tile, set(problem.parallel_dims))
         if lanes not in self.tile:
             raise DataError(f"microkernel.tile lacks '{lanes}', along which microkernel.lanes are")

@@ -43,7 +43,6 @@ class Role(str, Enum):
     IMAGE = "image"
     CHANNEL = "channel"
     FILTER = "filter"
-    GROUP = "group"
 
     @property
     def is_reduction(self) -> bool:
@@ -204,7 +203,7 @@ class Problem:
 
     @property
     def out_channel(self) -> str:
-        """The dim of the output channels, which groups of one channel each lack: a ValueError."""
+        """The dim of the output channels, of which a problem in normal form has one."""
         (channel,) = self.by_role(Role.OUT_CHANNEL)
         return channel
 

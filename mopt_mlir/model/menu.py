@@ -1,11 +1,8 @@
 """The microkernels that the model can price for a problem.
 
-Three families: lanes over the output channels (weights in packed panels, unless the channels are
-contiguous; input broadcast; any layout and stride), lanes over a dim that the weights lack and that
-is contiguous in input and output (input vectors, weights broadcast from where they are), and lanes
-over groups that are contiguous in all three (input vectors times weight vectors, as in a depthwise
-convolution with channels last). Of the last no code is generated yet: no operation becomes a
-problem with groups.
+Two families: lanes over the output channels (weights in packed panels, unless the channels are
+contiguous; input broadcast; any layout and stride), and lanes over a dim that the weights lack and
+that is contiguous in input and output (input vectors, weights broadcast from where they are).
 """
 
 from __future__ import annotations
@@ -14,30 +11,12 @@ from collections.abc import Iterator
 
 from mopt_mlir.machine.machine import Machine
 from mopt_mlir.microkernel import MOST_ACCUMULATORS, Microkernel
-from mopt_mlir.problem import NoPlanError, Problem, Role
-
-
-class NoMicrokernelError(NoPlanError):
-    """No family of microkernels can compute this problem."""
+from mopt_mlir.problem import Problem, Role
 
 
 def menu(problem: Problem, machine: Machine) -> tuple[Microkernel, ...]:
-    """All microkernels for `problem` on `machine`.
-
-    Raises NoMicrokernelError where no family applies: no output channels to run the lanes over, and
-    no other dim that is contiguous in both input and output.
-    """
-    kernels = (
-        *_channel_lanes(problem, machine),
-        *_contiguous_lanes(problem, machine),
-        *_group_lanes(problem, machine),
-    )
-    if not kernels:
-        raise NoMicrokernelError(
-            "no dim to vectorise: the problem has no output channel, and no image dim is "
-            "contiguous in both input and output"
-        )
-    return kernels
+    """All microkernels for `problem`, which is in normal form, on `machine`."""
+    return (*_channel_lanes(problem, machine), *_contiguous_lanes(problem, machine))
 
 
 def reduction_order(problem: Problem) -> tuple[str, ...]:
@@ -52,42 +31,24 @@ def reduction_order(problem: Problem) -> tuple[str, ...]:
 
 def _channel_lanes(problem: Problem, machine: Machine) -> Iterator[Microkernel]:
     """Lanes over output channels; rows are pixels, or whole rows of pixels of a small image."""
-    order = reduction_order(problem)
-    for channel in problem.by_role(Role.OUT_CHANNEL):
-        for vector, vectors in _vectors(problem, machine, channel):
-            for rows in _pixel_tiles(problem, _max_rows(machine, vectors)):
-                yield Microkernel(channel, vector, {channel: vectors * vector, **rows}, order)
+    order, channel = reduction_order(problem), problem.out_channel
+    for vector, vectors in _vectors(problem, machine, channel):
+        for rows in _pixel_tiles(problem, _max_rows(machine, vectors)):
+            yield Microkernel(channel, vector, {channel: vectors * vector, **rows}, order)
 
 
 def _contiguous_lanes(problem: Problem, machine: Machine) -> Iterator[Microkernel]:
     """Lanes over a dim that is contiguous in input and output; rows are output channels."""
-    order = reduction_order(problem)
-    channel = next(iter(problem.by_role(Role.OUT_CHANNEL)), None)
+    order, channel = reduction_order(problem), problem.out_channel
     for lanes in problem.parallel_dims:
         if lanes in problem.weights.dims or problem.extent(lanes) == 1:
             continue
         if not (problem.input.runs_along(lanes) and problem.output.runs_along(lanes)):
             continue
         for vector, vectors in _vectors(problem, machine, lanes):
-            most = _max_rows(machine, vectors) if channel else 1
-            for rows in range(1, min(most, problem.extent(channel or "")) + 1):
-                tile = {lanes: vectors * vector}
-                yield Microkernel(
-                    lanes, vector, {**tile, channel: rows} if channel else tile, order
-                )
-
-
-def _group_lanes(problem: Problem, machine: Machine) -> Iterator[Microkernel]:
-    """Lanes over groups that are contiguous in all tensors; rows are pixels."""
-    order = reduction_order(problem)
-    for lanes in problem.by_role(Role.GROUP):
-        if problem.extent(lanes) == 1:
-            continue
-        if not all(tensor.runs_along(lanes) for tensor in problem.tensors):
-            continue
-        for vector, vectors in _vectors(problem, machine, lanes):
-            for rows in _pixel_tiles(problem, _max_rows(machine, vectors)):
-                yield Microkernel(lanes, vector, {lanes: vectors * vector, **rows}, order)
+            most = min(_max_rows(machine, vectors), problem.extent(channel))
+            for rows in range(1, most + 1):
+                yield Microkernel(lanes, vector, {lanes: vectors * vector, channel: rows}, order)
 
 
 def _vectors(problem: Problem, machine: Machine, dim: str) -> Iterator[tuple[int, int]]:

@@ -250,13 +250,10 @@ def _register_tile(
     width = vectors * kernel.vector
     slots = vector_slots(problem, machine, kernel)
     crossing = 0.0 if panels else _crossing(problem, machine, kernel)
-    # Per step, elements of the input and of the weights, loads of vectors and of elements.
-    input_, weights, whole, single = rows, width, vectors, rows
+    input_, weights = rows, width  # elements that a step reads
     if kernel.lanes in problem.input.dims:
         input_, weights = width, rows
-        if kernel.lanes in problem.weights.dims:  # a group: no operand is the same for two outputs
-            input_, weights, whole, single = rows * width, width, (rows + 1) * vectors, 0
-    crossed = (machine.crossing_cycles or 0.0) * whole * crossing
+    crossed = (machine.crossing_cycles or 0.0) * vectors * crossing
     in_place = 0.0 if panels else _in_place_cycles(problem, machine, kernel, width, slots)
     too_many = _conflicts(machine, scalar_operand(problem, kernel), tile)
     evicted = _conflicts(machine, problem.output, tile)
@@ -266,7 +263,7 @@ def _register_tile(
         steps=steps,
         accumulators=rows * vectors,
         slots=slots,
-        load_slots=single + whole * (slots + crossing),
+        load_slots=rows + vectors * (slots + crossing),
         waiting_cycles=CONFLICT_CYCLES * too_many + crossed + in_place,
         stored_cycles=store_cycles(machine, rows * vectors * slots),
         evicted_cycles=max(store, EVICTED_SUMS_CYCLES) * evicted if in_output else 0.0,

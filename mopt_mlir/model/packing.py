@@ -11,7 +11,7 @@ from mopt_mlir.model.conflicts import conflicting_lines
 from mopt_mlir.model.microkernel import vector_slots, waiting_part
 from mopt_mlir.model.rates import Rates
 from mopt_mlir.plan import Plan
-from mopt_mlir.problem import Problem, Role
+from mopt_mlir.problem import Problem
 from mopt_mlir.vector_access import packing_way
 
 PACK_CYCLES: Mapping[str, float] = {"whole": 0.38, "L3": 0.38, "L2": 0.31, "L1": 0.17}
@@ -90,9 +90,8 @@ def cycles_per_weight(problem: Problem, machine: Machine, plan: Plan) -> float:
 
 
 def in_place_wait(problem: Problem, machine: Machine, kernel: Microkernel) -> float:
-    """More of the time that weights take from L3 which are read in place. (Those of groups, which
-    have no output channels of their own, count like rows of output channels.)"""
-    along = any(problem.weights.runs_along(dim) for dim in problem.by_role(Role.OUT_CHANNEL))
+    """More of the time that weights take from L3 which are read in place."""
+    along = problem.weights.runs_along(problem.out_channel)
     slots = vector_slots(problem, machine, kernel)
     return IN_PLACE_WAIT * (waiting_part(slots) if along else 1.0)
 

@@ -33,11 +33,11 @@ def solve(
 
     `solver` is `exact` or, as a baseline, `algorithm1`: the paper's, see `solver.algorithm1`.
 
-    Raises NoPlanError (a ValueError) where nothing can be vectorised, where not even single
-    register tiles fit into the caches, and for dims that are too long; ValueError for `threads`
-    below 1 or more than the machine has cores, for a `gap` that is not between 0 and 1, for a
-    `time_limit` that is not positive, and for an unknown solver; UserError for an unknown machine;
-    TypeError for what is no problem, or names no machine.
+    Raises NoPlanError (a ValueError) where not even single register tiles fit into the caches, and
+    for dims that are too long; ValueError for `threads` below 1 or more than the machine has cores,
+    for a `gap` that is not between 0 and 1, for a `time_limit` that is not positive, and for an
+    unknown solver; UserError for an unknown machine; TypeError for what is no problem, or names no
+    machine.
     """
     if not isinstance(machine, Machine | str):
         kind = type(machine).__name__

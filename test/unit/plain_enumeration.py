@@ -134,10 +134,9 @@ def undercuts(a: tuple[int, ...], b: tuple[int, ...]) -> bool:
 def register_tiles(problem: Problem, machine: Machine) -> list[Microkernel]:
     """Every microkernel whose sums fit into registers beside the vectors of a step and one scalar.
 
-    Vectors hold output channels, or groups that are contiguous everywhere, for one or more pixels
-    of a row, or for whole rows; or they hold a dim that is contiguous in input and output, for one
-    or more output channels. No vector is empty, and one that is not full may be shorter, down to a
-    quarter, if it is the only one.
+    Vectors hold output channels, for one or more pixels of a row, or for whole rows; or they hold a
+    dim that is contiguous in input and output, for one or more output channels. No vector is empty,
+    and one that is not full may be shorter, down to a quarter, if it is the only one.
     """
     longest = machine.vector_bits // 8 // problem.output.element.size
     order = tuple(sorted(problem.reduction_dims, key=lambda dim: -step(problem.input, dim)))
@@ -145,7 +144,7 @@ def register_tiles(problem: Problem, machine: Machine) -> list[Microkernel]:
     for dim in problem.dims:
         lanes, size = dim.name, dim.extent
         along = [contiguous(tensor, lanes) for tensor in problem.tensors]
-        if dim.role is Role.OUT_CHANNEL or (dim.role is Role.GROUP and size > 1 and all(along)):
+        if dim.role is Role.OUT_CHANNEL:
             rows = pixel_boxes(problem)
         elif lanes not in problem.weights.dims and size > 1 and along[INPUT] and along[OUTPUT]:
             channels = [d.name for d in problem.dims if d.role is Role.OUT_CHANNEL]

@@ -8,9 +8,7 @@ from mopt_mlir.model.footprint import footprint
 from mopt_mlir.problem import Dim, ElementType, LinearForm, Problem, Role, dense
 
 ROLES = {
-    "b": Role.BATCH,
     "n": Role.BATCH,
-    "g": Role.GROUP,
     "k": Role.OUT_CHANNEL,
     "d": Role.IMAGE,
     "h": Role.IMAGE,
@@ -40,27 +38,6 @@ def problem(
 
 def matmul(n: int, k: int, c: int) -> Problem:
     return problem("n c", "c k", "n k", n=n, k=k, c=c)
-
-
-def batch_matmul(b: int, n: int, k: int, c: int) -> Problem:
-    """`b` is present in all tensors."""
-    roles = problem("b n c", "b c k", "b n k", b=b, n=n, k=k, c=c)
-    dims = tuple(Dim(d.name, d.extent, Role.GROUP if d.name == "b" else d.role) for d in roles.dims)
-    return Problem(dims, *roles.tensors)
-
-
-def depthwise(g: int, h: int, w: int, r: int, s: int, *, stride: int = 1, last: bool) -> Problem:
-    """One filter per channel `g`; channels last or first."""
-    sizes = {"g": g, "h": h, "w": w, "r": r, "s": s}
-    rows, columns = f"{stride}h+r", f"{stride}w+s"
-    if last:
-        return problem(f"{rows} {columns} g", "r s g", "h w g", **sizes)
-    return problem(f"g {rows} {columns}", "g r s", "g h w", **sizes)
-
-
-def grouped(g: int, k: int, h: int, w: int, c: int, r: int, s: int) -> Problem:
-    sizes = {"g": g, "k": k, "h": h, "w": w, "c": c, "r": r, "s": s}
-    return problem("g c h+r w+s", "g k c r s", "g k h w", **sizes)
 
 
 def conv1d(k: int, w: int, c: int, s: int, *, stride: int = 1) -> Problem:

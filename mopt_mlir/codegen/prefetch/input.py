@@ -30,7 +30,7 @@ from mopt_mlir.codegen.prefetch_budget import (
 from mopt_mlir.codegen.ranges import Range, innermost
 from mopt_mlir.codegen.upcoming import NextInput, part_of, shifted, shifts_to
 from mopt_mlir.codegen.visit import Visit
-from mopt_mlir.problem import Role, Tensor
+from mopt_mlir.problem import Tensor
 
 NEAR_CYCLES = 90
 """Between a prefetch of input from L2 and its use. Measured on Granite Rapids: as good with 70 and
@@ -253,9 +253,8 @@ class InputPrefetch:
     @property
     def _passes(self) -> int:
         """How often the same input is read, by register tiles of different output channels."""
-        visit = self.visit
-        dims = visit.problem.by_role(Role.OUT_CHANNEL)
-        return prod(-(-visit.problem.extent(dim) // visit.kernel.extent(dim)) for dim in dims)
+        problem, kernel = self.visit.problem, self.visit.kernel
+        return -(-problem.extent(problem.out_channel) // kernel.extent(problem.out_channel))
 
     @cached_property
     def _next_tile(self) -> str | None:
