@@ -179,7 +179,7 @@ func.func @next_block_of_1x1(%input: memref<1x7x7x40xf32>, %weights: memref<1x1x
 // CHECK:         affine.for %k_L2 = 0 to 1024 step 32
 // CHECK:           affine.for %h = 0 to 4
 // CHECK:             affine.for %[[C:c.*]] = 0 to 54 iter_args
-// CHECK:               %[[ROW:row.*]] = affine.apply #[[HALF]](%[[C]])
+// CHECK:               %[[ROW:turn.*]] = affine.apply #[[HALF]](%[[C]])
 // CHECK-NEXT:          affine.if #[[DUE]](%{{.+}}, %[[C]]) {
 // CHECK-NEXT:            affine.prefetch %arg1[0, 0, %[[ROW]] + %h * 14, %k_L2 + 32], read
 // CHECK-NEXT:            affine.prefetch %arg1[0, 0, %[[ROW]] + %h * 14, %k_L2 + 48], read

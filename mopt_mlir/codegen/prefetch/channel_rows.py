@@ -14,11 +14,11 @@ from typing import Any
 from mopt_mlir.codegen.builder import Builder
 from mopt_mlir.codegen.index import Index
 from mopt_mlir.codegen.operands import Panels, indices_of
+from mopt_mlir.codegen.prefetch.pace import Pace
 from mopt_mlir.codegen.prefetch_budget import (
     AT_ONCE,
     LINE_BYTES,
     MANY_PRODUCTS,
-    power_of_two_up_to,
     stays_in_l2,
     weights_step_bytes,
 )
@@ -48,8 +48,8 @@ class ChannelRowPrefetch:
     At each step of the loop over `dim`, or once before all loops (None), it asks for `lines` of
     `rows` rows, from `first_line` on and one step over `inner` after the other. They lie `shifts`
     further along each dim than what is read then. If there is a `first_pass`, in which all of these
-    are 0, it asks in that pass only. Where `every` is not None, `dim` is `inner`, and every so many
-    of its steps, a power of two, ask for one of the rows.
+    are 0, it asks in that pass only. Where there is a `pace`, `dim` is `inner`, and rows are asked
+    for one by one.
     """
 
     builder: Builder
@@ -64,7 +64,7 @@ class ChannelRowPrefetch:
     lines: int
     into: str
     first_pass: tuple[Index, ...]
-    every: int | None = None
+    pace: Pace | None = None
 
     @staticmethod
     def in_place(visit: Visit, following: NextWeights) -> ChannelRowPrefetch | None:
@@ -145,18 +145,18 @@ class ChannelRowPrefetch:
             return found
         if lines > AT_ONCE:
             return None
-        return replace(found, dim=inner, every=power_of_two_up_to(ranges[inner].size // rows))
+        pace = Pace.of(rows, ranges[inner].size, inner, starts[inner])
+        return replace(found, dim=inner, pace=pace)
 
     def emit(self, point: Mapping[str, Index]) -> None:
         """Ask for the lines of the step at `point`."""
         conditions = [start.is_zero() for start in self.first_pass]
         at, rows = {**self.starts, **point}, self.rows
-        if self.every is not None:
-            step, rows = at[self.inner] - self.starts[self.inner], 1
-            due = self.builder.apply("due", step, modulo=self.every)
-            conditions += [due.is_zero(), step.below(self.every * self.rows)]
-            row = self.builder.apply("row", step, self.every)
-            at[self.inner] = self.starts[self.inner] + row
+        if self.pace is not None:
+            conditions += self.pace.conditions(self.builder, point)
+            conditions.append(self.pace.done(point).below(self.pace.steps(self.rows)))
+            row = self.pace.number(self.builder, point)
+            at[self.inner], rows = self.starts[self.inner] + row, self.pace.each
         self.builder.branch(conditions, lambda: self._ask(at, rows))
 
     def _ask(self, at: Mapping[str, Index], rows: int) -> None:

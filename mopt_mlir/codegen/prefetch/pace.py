@@ -34,12 +34,16 @@ class Pace:
         """The steps before that at `point`."""
         return point[self.dim] - self.first
 
+    def turn(self, builder: Builder, point: Mapping[str, Index]) -> Index:
+        """How many steps before that at `point` have asked for any."""
+        return builder.apply("turn", self.done(point), self.apart)
+
     def number(self, builder: Builder, point: Mapping[str, Index]) -> Index:
         """That of the first that the step at `point` asks for."""
-        return builder.apply("number", self.done(point), self.apart) * self.each
+        return self.turn(builder, point) * self.each
 
     def conditions(self, builder: Builder, point: Mapping[str, Index]) -> list[Condition]:
         """When the step at `point` asks for any; none, so always, if each does."""
         if self.apart == 1:
             return []
-        return [builder.apply("turn", self.done(point), modulo=self.apart).is_zero()]
+        return [builder.apply("due", self.done(point), modulo=self.apart).is_zero()]

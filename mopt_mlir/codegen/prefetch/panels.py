@@ -9,6 +9,7 @@ from math import prod
 from mopt_mlir.codegen.builder import Builder, element_bytes
 from mopt_mlir.codegen.index import Index
 from mopt_mlir.codegen.operands import Panels
+from mopt_mlir.codegen.prefetch.pace import Pace
 from mopt_mlir.codegen.prefetch_budget import (
     LEFT_TO_L2,
     LINE_BYTES,
@@ -31,12 +32,11 @@ time, up to 14%.)"""
 class PanelPrefetch:
     """The part of the panels that are read next which one register tile asks for.
 
-    They lie `shifts` further along each dim, of output channels in panels. At each step of a long
-    reduction loop, over `dim`, `each` of their lines are asked for, from line `first` on, `spacing`
-    elements further on at each step: where all that lies between two steps is read, those of one
-    register tile follow each other. So memory delivers while the current panels are used, instead
-    of all at once when they change. If there are more register tiles than lines of a step, each may
-    ask in one of `every` steps, a power of two.
+    They lie `shifts` further along each dim, of output channels in panels. In a long reduction loop
+    their lines are asked for at a `pace`, from line `first` on, `spacing` elements further on each
+    time: where all that lies between two steps is read, those of one register tile follow each
+    other. So memory delivers while the current panels are used, instead of all at once when they
+    change. If there are more register tiles than lines of a step, each may ask in some steps only.
     """
 
     builder: Builder
@@ -44,12 +44,10 @@ class PanelPrefetch:
     shifts: Mapping[str, Index]
     into: str
     panel: Index
-    dim: str
+    pace: Pace
     ranges: Mapping[str, Range]
     first: Index
-    each: int
     spacing: int
-    every: int
 
     @staticmethod
     def of(visit: Visit, panels: Panels, panel: Index) -> PanelPrefetch | None:
@@ -79,24 +77,22 @@ class PanelPrefetch:
             shifts=shifts_to(builder, following, start, units),
             into=visit.upcoming.into,
             panel=panel,
-            dim=dim,
+            pace=Pace(dim, ranges[dim].start, each, every),
             ranges=ranges,
             first=first,
-            each=each,
             spacing=spacing,
-            every=every,
         )
+
+    @property
+    def dim(self) -> str:
+        return self.pace.dim
 
     def emit(self, point: Mapping[str, Index]) -> None:
         """Ask for the lines of the step at `point`, which has the reduction dims that are known, if
         it is one that asks."""
-        step = point[self.dim] - self.ranges[self.dim].start
-        if self.every == 1:
-            self._ask(point, step)
-            return
-        due = self.builder.apply("due", step, modulo=self.every)
-        turn = self.builder.apply("turn", step, self.every)
-        self.builder.branch([due.is_zero()], lambda: self._ask(point, turn))
+        conditions = self.pace.conditions(self.builder, point)
+        turn = self.pace.turn(self.builder, point)
+        self.builder.branch(conditions, lambda: self._ask(point, turn))
 
     def _ask(self, point: Mapping[str, Index], turn: Index) -> None:
         """Ask for the lines of the `turn` at `point`."""
@@ -105,7 +101,7 @@ class PanelPrefetch:
         at = {dim: point.get(dim, start) for dim, start in begin.items()}
         at = shifted({**at, self.dim: begin[self.dim], panels.channel: self.panel}, self.shifts)
         per_line = LINE_BYTES // element_bytes(panels.memref)
-        for line in range(self.each):
+        for line in range(self.pace.each):
             lane = (self.first + line) * per_line + turn * self.spacing
             where = panels.indices_of(at[panels.channel], at, lane)
             self.builder.prefetch(panels.memref, where, self.into)
