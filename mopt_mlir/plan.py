@@ -38,33 +38,32 @@ operators need."""
 
 @dataclass(frozen=True)
 class Level:
-    """One level of tiling: the tile, and the order of the loops that step from tile to tile.
-
-    `order` names every dim of the problem, outermost loop first (the paper's permutation);
-    `tile` gives a size in elements for every dim.
-    """
+    """One level of tiling: the tile, and the order of the loops that step from tile to tile."""
 
     name: str
     order: tuple[str, ...]
+    """Every dim of the problem, outermost loop first (the paper's permutation)."""
     tile: Mapping[str, int]
+    """A size in elements for every dim."""
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """What the model says of a plan. Times are seconds, volumes bytes.
-
-    `seconds` is per resource: `compute`, `L1` (registers-L1 traffic), `L2` (L1-L2), `L3` (L2-L3),
-    `DRAM` (L3-DRAM), `packing`, `parallel` (handing out work to cores); `volumes` is per memory
-    resource and tensor. `cost` is the objective of the plan, `lower_bound` a proven bound on that
-    of every plan among which the solver chooses.
-    """
+    """What the model says of a plan. Times are seconds, volumes bytes."""
 
     seconds: Mapping[str, float]
+    """Of each resource: `compute`, `L1` (registers-L1 traffic), `L2` (L1-L2), `L3` (L2-L3), `DRAM`
+    (L3-DRAM), `packing`, `parallel` (handing out work to cores)."""
     volumes: Mapping[str, Mapping[str, float]]
+    """Of each memory resource and tensor."""
     classes: Mapping[str, str]
+    """The class of the loop order of each level."""
     bottleneck: str
+    """The resource that takes longest."""
     cost: float
+    """The objective."""
     lower_bound: float
+    """A proven bound on the cost of every plan among which the solver chooses."""
 
     @property
     def gap(self) -> float:
@@ -74,26 +73,27 @@ class Prediction:
 
 @dataclass(frozen=True)
 class Plan:
-    """How one convolution is computed.
-
-    `machine` names the machine that it is made for, with overrides, and `threads` is how many cores
-    it may use. `microkernel` is what is computed at a time, in registers. `levels` are outermost
-    first and a subset of LEVELS in that order; `parallel` splits the outermost level's tile (e.g.
-    `{"k": 2}`) between cores; `packing` is one of PACKINGS; `nontemporal` stores of the output go
-    past the caches; output, and what later register tiles read, is asked for into `prefetch`, one
-    of PREFETCH_LEVELS (see `Machine.prefetch_into`). `prediction` is what the model says of it,
-    None of a plan that is not the solver's.
-    """
+    """How one convolution is computed."""
 
     machine: str
+    """The name of the machine that it is made for, with overrides."""
     threads: int
+    """The cores that it may use."""
     microkernel: Microkernel
+    """What is computed at a time, in registers."""
     levels: tuple[Level, ...]
+    """Outermost first; a subset of LEVELS in that order."""
     parallel: Mapping[str, int] = field(default_factory=dict)
+    """How many cores share the outermost level's tile along each dim, e.g. `{"k": 2}`."""
     packing: str = "whole"
+    """Where weights are packed, one of PACKINGS."""
     nontemporal: bool = False
+    """Whether the output is stored past the caches."""
     prefetch: str = "L1"
+    """The cache into which output, and what later register tiles read, is asked for, one of
+    PREFETCH_LEVELS (see `Machine.prefetch_into`)."""
     prediction: Prediction | None = None
+    """What the model says of it; None of a plan that is not the solver's."""
 
     @property
     def cores(self) -> int:

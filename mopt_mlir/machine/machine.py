@@ -24,19 +24,23 @@ DRAM_BANDWIDTHS = ("dram_bandwidth", "dram_write_bandwidth", "dram_stream_bandwi
 
 @dataclass(frozen=True)
 class Cache:
-    """One cache. `bandwidth` is the GB/s at which one core reads from it, `bandwidth_all` the GB/s
-    of all cores together; `size` is bytes, of one core's instance if the cache is private.
-    `exposed` is the part of the time of what is read from it that the objective counts beside the
-    slowest resource's; optional, None for that of any CPU, `model.cost.EXPOSED`."""
+    """One cache."""
 
     name: str
     size: int
+    """Bytes; of one core's instance if the cache is private."""
     line: int
+    """Bytes."""
     ways: int
     shared: bool
+    """Between cores."""
     bandwidth: float
+    """GB/s at which one core reads from it."""
     bandwidth_all: float
+    """GB/s at which all cores together do."""
     exposed: float | None = None
+    """The part of the time of what is read from it that the objective counts beside the slowest
+    resource's; None for that of any CPU, `model.cost.EXPOSED`."""
 
     @property
     def way_bytes(self) -> int:
@@ -46,62 +50,69 @@ class Cache:
 
 @dataclass(frozen=True)
 class Machine:
-    """A CPU.
-
-    `cpu` is LLVM's name of it. `vector_bits` and `vector_registers` describe the vector unit that
-    code is generated for, `fma_per_cycle` FMAs and `loads_per_cycle` loads issued per cycle,
-    `fma_latency` cycles. `frequency` is GHz under full vector load. `caches` is L1 to
-    L3; `dram_bandwidth` GB/s for one core, `dram_bandwidth_all` for all. `capacity_factor` is the
-    part of a cache that a tile may fill: with accesses that take turns, the least recently used
-    lines of a full one would be what is needed next. `pixel_room` is the part of the distance
-    between pixels, all channels of each together in memory, that a pixel in a tile takes of L1 and
-    L2, see `model.room`; optional, None where it takes no more than its lines.
-
-    `unit_bits` is the width of what one of these executes in one go: a wider vector takes several
-    of its slots. Optional, None where vectors are not wider.
-
-    Optional, None where nobody measured it: `evicted_store_cycles` is how long a store waits for a
-    line of L1 that stores to others of its set have evicted, `saved_line_cycles` what each line of
-    sums costs that is stored to be gone on with later, `crossing_cycles` how long a core waits for
-    a load that crosses a line of cache, besides the slot that it takes more, `loop_cycles` what an
-    outer product costs beyond its multiply-adds and loads, `queued_stores` how many slots of vector
-    stores in a row a core takes without waiting, `misprediction_cycles` what a branch costs that it
-    takes wrongly; `dram_write_bandwidth` is the GB/s at
-    which the stores of one core reach memory through its caches, each line being read first and
-    written back later; `dram_stream_bandwidth` the same for non-temporal stores, which pass the
-    caches by.
-
-    `prefetch_into` is the cache into which generated code asks for output and for what later
-    register tiles read, one of PREFETCH_LEVELS; `both` is L2, and for input, shortly before it is
-    read, L1 as well.
-    """
+    """A CPU. An optional field is None where it was not measured, unless it says otherwise."""
 
     name: str
     cpu: str
+    """LLVM's name of it."""
     cores: int
     frequency: float
+    """GHz under full vector load."""
+
     vector_bits: int
+    """Of the vector registers that code is generated for."""
     vector_registers: int
     fma_per_cycle: int
+    """FMAs that are issued in a cycle."""
     loads_per_cycle: int
+    """Loads that are issued in a cycle."""
     fma_latency: int
+    """Cycles."""
+
     caches: tuple[Cache, ...]
+    """L1 to L3."""
     dram_bandwidth: float
+    """GB/s at which one core reads from memory."""
     dram_bandwidth_all: float
+    """GB/s at which all cores together do."""
+
     unit_bits: int | None = None
+    """How much of a vector is executed in one go: a wider one takes several issue slots. None where
+    vectors are not wider."""
     evicted_store_cycles: float | None = None
+    """How long a store waits for a line of L1 that stores to others of its set have evicted."""
     saved_line_cycles: float | None = None
+    """What each line of sums costs that is stored to be gone on with later."""
     crossing_cycles: float | None = None
+    """How long a core waits for a load that crosses a line, besides the slot that it takes more."""
     loop_cycles: float | None = None
+    """What an outer product costs beyond its multiply-adds and loads."""
     queued_stores: int | None = None
+    """Issue slots of vector stores in a row that a core takes without waiting."""
     misprediction_cycles: float | None = None
+    """What a branch costs that a core takes wrongly."""
+
     capacity_factor: float = 0.75
+    """The part of a cache that a tile may fill: with accesses that take turns, the least recently
+    used lines of a full one would be what is needed next."""
     pixel_room: float | None = None
+    """The part of the distance between pixels, all channels of each together in memory, that a
+    pixel in a tile takes of L1 and L2, see `model.room`. None where it takes no more than its
+    lines."""
+
     dram_write_bandwidth: float | None = None
+    """GB/s at which the stores of one core reach memory through its caches, each line being read
+    first and written back later."""
     dram_write_bandwidth_all: float | None = None
+    """Those of all cores."""
     dram_stream_bandwidth: float | None = None
+    """The same of one core for non-temporal stores, which pass the caches by."""
     dram_stream_bandwidth_all: float | None = None
+    """Those of all cores."""
+
     prefetch_into: str = "L1"
+    """The cache into which generated code asks for output and for what later register tiles read,
+    one of PREFETCH_LEVELS; `both` is L2, and for input, shortly before it is read, L1 as well."""
 
     def cache(self, name: str) -> Cache:
         """The cache called `name`, which must be one of CACHE_NAMES."""

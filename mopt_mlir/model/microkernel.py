@@ -97,30 +97,34 @@ class RegisterWork(NamedTuple):
 
 @dataclass(frozen=True)
 class TileOperations:
-    """What a core does for one register tile.
-
-    `steps` outer products over all reduction dims, each with `accumulators` FMAs of `slots` issue
-    slots (`Machine.slots`), loads that take `load_slots`, and `waiting_cycles` for lines that were
-    evicted, or that a load crosses; at each visit `stored_cycles` in which the sums are stored,
-    `evicted_cycles` for lines of sums that were evicted, and `sum_lines` that it leaves to the next
-    one; once, `finish_cycles` in which the sums are stored to the output. A step reads `input` and
-    `weights` elements, and `output` elements are written; where the problem `accumulates`, the
-    first visit reads them as well.
-    """
+    """What a core does for one register tile: in each step, at each visit, and once."""
 
     steps: int
+    """Outer products, over all reduction dims."""
     accumulators: int
+    """FMAs of a step."""
     slots: int
+    """Issue slots of each FMA (`Machine.slots`)."""
     load_slots: float
+    """Those of the loads of a step."""
     waiting_cycles: float
+    """In a step, for lines that were evicted, or that a load crosses."""
     stored_cycles: float
+    """In which the sums are stored, at each visit."""
     evicted_cycles: float
+    """For lines of sums that were evicted, at each visit."""
     sum_lines: float
+    """Lines of sums that a visit leaves to the next one."""
     finish_cycles: float
+    """In which the sums are stored to the output, once."""
     input: int
+    """Elements that a step reads."""
     weights: int
+    """Elements that a step reads."""
     output: int
+    """Elements that are written, once."""
     accumulates: bool = False
+    """Whether the first visit reads what is written."""
 
     def step_cycles(self, machine: Machine) -> float:
         """Cycles of one of the outer products, all that it waits for included."""

@@ -34,30 +34,33 @@ MOST_TILES = 1 << 16
 
 @dataclass(frozen=True)
 class Choice:
-    """A microkernel and a split of the outermost tile between cores.
-
-    `extents` are those of the problem, `units[dim]` is the number of register tiles along `dim` (of
-    elements, where the register tile has none), `covered[dim]` the least number of elements along
-    it that the busiest core visits whatever the tiles, `grain[dim]` what tile sizes along a
-    reduction dim are multiples of (1 if it is absent), `work` that core's register work for
-    `covered`, `bound` a lower bound on the objective in seconds. `reads_panels` says whether the
-    kernel reads weights from panels, `packs` whether these are made at run time, `streams` whether
-    there may be non-temporal stores of the output.
-    """
+    """A microkernel and a split of the outermost tile between cores."""
 
     kernel: Microkernel
     parallel: Mapping[str, int]
+    """The split: of how many cores, along each dim that is split."""
     extents: Mapping[str, int]
+    """Those of the problem."""
     units: Mapping[str, int]
+    """The number of register tiles along each dim; of elements, where the register tile has none.
+    """
     covered: Mapping[str, int]
+    """The least number of elements along each dim that the busiest core visits whatever the tiles.
+    """
     kinds: tuple[TileKind, ...]
     work: RegisterWork
+    """That of the busiest core for `covered`."""
     rates: Rates
     reads_panels: bool
+    """Whether the kernel reads weights from panels."""
     packs: bool
+    """Whether panels are made at run time."""
     streams: bool
+    """Whether there may be non-temporal stores of the output."""
     grain: Mapping[str, int]
+    """What tile sizes along a reduction dim are multiples of; 1 if it is absent."""
     bound: float
+    """A lower bound on the objective, in seconds."""
 
     @property
     def written(self) -> float:
