@@ -25,15 +25,7 @@ _MUST_AGREE = ("commit", "generator", "cpu", "planned for", "model", "machine fi
 
 @dataclass(frozen=True)
 class Record:
-    """One operator by one peer.
-
-    Rates are GFLOP/s, `ci95` half the width of the mean's 95% confidence interval (see `summary`).
-    `max_rel_err` is relative to the largest value of the float64 reference, None if there were
-    NaNs; `is_correct` says whether rounding can explain it. `share_of_peak` is relative to
-    `peak_gflops`, the FMA peak measured between the runs, `share_of_roofline` to the roofline time
-    max(flops / peak, bytes / DRAM bandwidth). `seconds` are those of every run, in rounds that took
-    turns with the other peers.
-    """
+    """One operator by one peer."""
 
     operator: str
     protocol: str
@@ -44,17 +36,24 @@ class Record:
     gflops_median: float
     gflops_mean: float
     ci95: float | None
+    """Half the width of the mean's 95% confidence interval, in GFLOP/s (see `summary`)."""
     max_rel_err: float | None
+    """Relative to the largest value of the float64 reference, None if there were NaNs."""
     share_of_peak: float
+    """Relative to `peak_gflops`."""
     share_of_roofline: float
+    """Relative to the roofline time max(flops / peak, bytes / DRAM bandwidth)."""
     is_correct: bool
+    """Whether rounding can explain `max_rel_err`."""
     isa: str
     flops: int
     bytes: int
     peak_gflops: float
+    """The FMA peak measured between the runs."""
     prepare_seconds: float
     detail: str
     seconds: list[list[float]]
+    """Those of every run, in rounds that took turns with the other peers."""
 
 
 @dataclass(frozen=True)

@@ -18,24 +18,25 @@ _NCHW = (Protocol.PAPER, Protocol.CONSTANT_WEIGHTS)
 
 @dataclass(frozen=True)
 class Entry:
-    """Where a peer is defined and what it can be measured with.
-
-    `title` is for reports, `setup` how it is run, in a sentence. `own` peers run in the compiler's
-    Python, others where `make bench-peers` installed them. `default` peers take part unless others
-    are named. `limits_isa` ones can be limited to AVX2. `is_rival` tells libraries that ours is
-    compared with from variants of ours. `most_runs` are made for an operator where more would take
-    minutes and say no more.
-    """
+    """Where a peer is defined and what it can be measured with."""
 
     module: str
     title: str
+    """For reports."""
     setup: str
+    """How it is run, in a sentence."""
     protocols: tuple[Protocol, ...] = _ALL
     own: bool = False
+    """Whether it runs in the compiler's Python, not where `make bench-peers` installed the others.
+    """
     default: bool = True
+    """Whether it takes part unless others are named."""
     limits_isa: bool = False
+    """Whether it can be limited to AVX2."""
     is_rival: bool = True
+    """Whether it is a library that ours is compared with, not a variant of ours."""
     most_runs: int | None = None
+    """Of an operator, where more would take minutes and say no more."""
 
 
 REGISTRY: Mapping[str, Entry] = {

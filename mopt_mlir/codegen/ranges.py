@@ -11,21 +11,20 @@ from mopt_mlir.codegen.index import Index
 
 @dataclass(frozen=True)
 class Range:
-    """`[start, min(ends))`, at most `size` elements; `ends[0]` is this tile's own bound.
-
-    `exact` says that no outer bound ever cuts the tile short, so that its extent is `size`.
-    `depth` is the number of loops around the one that narrowed the dim last, plus one; 0 if none.
-    `within` is the size of the range that this loop steps through. `start` and the
-    ends of the surrounding tiles are multiples of `grain`; it is 0 where `start` is 0.
-    """
+    """`[start, min(ends))`, at most `size` elements."""
 
     start: Index
     size: int
     exact: bool
+    """Whether no outer bound ever cuts the tile short, so that its extent is `size`."""
     ends: tuple[Index, ...]
+    """The first is this tile's own bound."""
     depth: int = 0
+    """The number of loops around the one that narrowed the dim last, plus one; 0 if none."""
     within: int = 0
+    """The size of the range that this loop steps through."""
     grain: int = 0
+    """Of what `start` and the ends of the surrounding tiles are multiples; 0 where `start` is 0."""
 
     @staticmethod
     def whole(extent: int) -> Range:

@@ -25,23 +25,23 @@ class Turn:
 
 @dataclass(frozen=True)
 class NextBlock:
-    """The block of weights that is packed next: `count` output channels from `first` on, `shift`
-    further along the reduction dim `moved` (None if there is no such dim).
-
-    Where `wraps` is `(end, length)` and `end` has reached `length`, it is the first block of the
-    `count` channels after these: `length` less along that dim.
-
-    Register tiles take `turns` through what the block is used for: each of them can prefetch a
-    part of the next one. In the `first_pass` through the weights all of these are 0.
-    """
+    """The block of weights that is packed next."""
 
     first: Index
+    """Its first output channel."""
     count: int
+    """Its output channels."""
     moved: str | None
+    """The reduction dim along which it lies `shift` further on, if there is one."""
     shift: int
     turns: tuple[Turn, ...]
+    """Those of register tiles through what the current block is used for: each of them can prefetch
+    a part of the next one."""
     first_pass: tuple[Index, ...]
+    """All of these are 0 in the first pass through the weights."""
     wraps: tuple[Index, int] | None = None
+    """Where the first of these, an end, has reached the second, a length, the next block is the
+    first one of the `count` channels after these: that length less along the dim."""
 
     @property
     def rows(self) -> int:
@@ -83,9 +83,7 @@ class NextWeights:
     `around` behind the last of these.
 
     Until then register tiles step along `along` in steps of `unit`, `tiles` times: each of them can
-    prefetch a part. `far` says that they are not in L2: they are part of another tile of it, or
-    nobody has read them before. Nobody has in the `first_pass` through the weights, in which all of
-    these are 0.
+    prefetch a part.
     """
 
     dim: str
@@ -94,7 +92,10 @@ class NextWeights:
     unit: int
     tiles: int
     far: bool
+    """Whether they are not in L2: they are part of another tile of it, or nobody has read them
+    before."""
     first_pass: tuple[Index, ...]
+    """While all of these are 0, nobody has."""
     around: Around | None = None
 
 
@@ -210,22 +211,23 @@ class NextOutput:
 
 @dataclass(frozen=True)
 class Upcoming:
-    """What is accessed after the current register tile or a few of them, as far as it is known, and
-    the cache into which that, and the output of the current one, is asked for. `again` says that
-    such input is asked for once more, from there into L1, shortly before it is read. The output of
-    the current one has been in the caches `since` reduction dims were at these indices, if it was
-    visited before; since 0 where there is none. `pixel_loop` is the loop directly around, if it
-    goes through pixels. `weights_loop` is the innermost loop that moves in the weights, until one
-    inside of it reads them again: then `weights` are those that are read next."""
+    """What is accessed after the current register tile or a few of them, as far as it is known."""
 
     into: str
+    """The cache into which that, and the output of the current one, is asked for."""
     again: bool = False
+    """Whether such input is asked for once more, from there into L1, shortly before it is read."""
     input: NextInput | None = None
     pixel_loop: MovingLoop | None = None
+    """The loop directly around, if it goes through pixels."""
     output: NextOutput | None = None
     weights: NextWeights | None = None
     weights_loop: MovingLoop | None = None
+    """The innermost loop that moves in the weights, until one inside of it reads them again: then
+    `weights` are those that are read next."""
     since: Mapping[str, Index] = field(default_factory=dict)
+    """Indices of reduction dims since which the output of the current one has been in the caches,
+    if it was visited before; since 0 where there is none."""
 
     @staticmethod
     def of(plan: Plan) -> Upcoming:

@@ -16,25 +16,25 @@ from mopt_mlir.problem import Problem
 @dataclass(frozen=True)
 class Registers:
     """The microkernel. In each step of the reduction it loads `vectors` vectors of `vector`
-    elements, broadcasts `broadcasts` elements, and updates one accumulator per pair of them.
-
-    `available` is the vector registers of the machine. `fma_cycles` and `load_cycles` is how long
-    the core takes to issue a step's, `latency` how many cycles an accumulator takes from one step
-    to the next. `step_cycles` is what the model counts for a step: the longest of the three and a
-    little of the others, the loop, and what loads wait for. `useful` is the part of all lanes that
-    hold results rather than padding.
-    """
+    elements, broadcasts `broadcasts` elements, and updates one accumulator per pair of them."""
 
     lanes: str
     vector: int
     vectors: int
     broadcasts: int
     available: int
+    """The vector registers of the machine."""
     fma_cycles: float
+    """In which the core issues the FMAs of a step."""
     load_cycles: float
+    """In which it issues the loads of a step."""
     latency: float
+    """Cycles that an accumulator takes from one step to the next."""
     step_cycles: float
+    """What the model counts for a step: the longest of the three and a little of the others, the
+    loop, and what loads wait for."""
     useful: float
+    """The part of all lanes that hold results rather than padding."""
 
     @property
     def accumulators(self) -> int:
@@ -76,22 +76,23 @@ class CacheUse:
 
 @dataclass(frozen=True)
 class Transfer:
-    """Data on its way from the memory `source` to what it fills, `into`.
-
-    `volumes` are bytes per tensor, `bandwidth` is bytes per second: of the busiest core, for DRAM
-    of all cores. `slack` is the part of the slowest resource's time that `seconds` leaves over.
-    `intensity` is floating-point operations per byte, `roof` the FLOP/s of all cores that the
-    memory can sustain at that intensity (less than its bandwidth says where writing takes longer).
-    """
+    """Data on its way from the memory `source` to what it fills, `into`: of the busiest core, from
+    DRAM of all cores."""
 
     source: str
     into: str
     volumes: Mapping[str, float]
+    """Bytes of each tensor."""
     bandwidth: float
+    """Bytes per second."""
     seconds: float
     slack: float
+    """The part of the slowest resource's time that `seconds` leaves over."""
     intensity: float
+    """Floating-point operations per byte."""
     roof: float
+    """FLOP/s of all cores that the memory can sustain at that intensity (less than its bandwidth
+    says where writing takes longer)."""
 
     @property
     def bytes(self) -> float:
@@ -100,27 +101,29 @@ class Transfer:
 
 @dataclass(frozen=True)
 class Forecast:
-    """What the model predicts.
-
-    `core_seconds` is computing and packing, which a core does one after the other,
-    `starting_seconds` what it takes to hand out work to cores; `slowest` is the longest of these
-    and the transfers. `performance`, `compute_roof` (computing as the microkernel
-    does, and nothing else) and `peak` (nothing but FMAs) are FLOP/s of all cores that take part.
-    `bound` is the seconds that no plan of the solver's undercuts, None if it is not known, or if
-    this plan takes less: then it is `undercut`.
-    """
+    """What the model predicts. FLOP/s are of all cores that take part."""
 
     prediction: Prediction
     transfers: tuple[Transfer, ...]
     core_seconds: float
+    """Computing and packing, which a core does one after the other."""
     core_slack: float
+    """The part of the slowest resource's time that these leave over."""
     starting_seconds: float
+    """What it takes to hand out work to cores."""
     slowest: float
+    """The longest of these and the transfers, in seconds."""
     performance: float
+    """FLOP/s."""
     compute_roof: float
+    """FLOP/s of computing as the microkernel does, and nothing else."""
     peak: float
+    """FLOP/s of nothing but FMAs."""
     bound: float | None
+    """Seconds that no plan of the solver's undercuts; None if they are not known, or if this plan
+    takes less."""
     undercut: float | None
+    """That bound, if this plan takes less."""
 
     @property
     def seconds(self) -> float:

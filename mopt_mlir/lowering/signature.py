@@ -17,24 +17,28 @@ ELEMENTS = (*SCALARS, "f16", "complex<f32>", "complex<f64>")
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter or result: a scalar (`shape` is None) or a buffer.
-
-    `strides` and `offset` are in elements; None stands for what is not known at compile time. With
-    `dense` the elements lie in row-major order without gaps, whatever the sizes turn out to be.
-    `access` is "read" (never written to), "write" (may be), or "result": what the function
-    returned, as its result number `position`, before tensors became buffers. Where the function
-    assumes more than the type says, the first element is at a multiple of `alignment` bytes.
-    """
+    """A parameter or result: a scalar or a buffer. None stands for sizes, strides and offsets that
+    are not known at compile time."""
 
     name: str
     element: str
     shape: tuple[int | None, ...] | None = None
+    """None of a scalar."""
     strides: tuple[int | None, ...] = ()
+    """In elements."""
     offset: int | None = 0
+    """In elements."""
     dense: bool = True
+    """Whether the elements lie in row-major order without gaps, whatever the sizes turn out to be.
+    """
     access: str = "read"
+    """"read" (never written to), "write" (may be), or "result": what the function returned before
+    tensors became buffers."""
     position: int = 0
+    """The number of that result."""
     alignment: int = 1
+    """Bytes at a multiple of which the first element is, where the function assumes more than the
+    type says."""
 
     @property
     def is_static(self) -> bool:

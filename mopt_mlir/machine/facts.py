@@ -50,27 +50,29 @@ class CacheFacts:
 
 @dataclass(frozen=True)
 class HostFacts:
-    """What is known of a host.
-
-    `architecture` is `platform.machine()`; `cpu` LLVM's name; `lineage` that name and archspec's
-    names of the microarchitecture and its ancestors, nearest first, all of them with features that
-    the OS enables; `features` the vector extensions. `threads` are the logical CPUs that this
-    process may run on, `siblings` maps each logical CPU to those of its core, `last_sharers` to
-    those that share its L3, if it has one. `caches` are those of the logical CPU `typical`, which
-    stands for all. `quota` is how many CPUs' time a container has, None if it is not limited.
-    `model` is the CPU's marketing name.
-    """
+    """What is known of a host."""
 
     architecture: str
+    """`platform.machine()`."""
     cpu: str
+    """LLVM's name."""
     lineage: tuple[str, ...]
+    """That name and archspec's names of the microarchitecture and its ancestors, nearest first, all
+    of them with features that the OS enables."""
     features: frozenset[str]
+    """The vector extensions."""
     threads: frozenset[int] = frozenset({0})
+    """The logical CPUs that this process may run on."""
     siblings: Mapping[int, frozenset[int]] = field(default_factory=dict)
+    """Those of the same core, of each logical CPU."""
     caches: Mapping[str, CacheFacts] = field(default_factory=dict)
+    """Those of the logical CPU `typical`, which stands for all."""
     last_sharers: Mapping[int, frozenset[int]] = field(default_factory=dict)
+    """Those that share its L3, of each logical CPU that has one."""
     quota: float | None = None
+    """How many CPUs' time a container has, None if it is not limited."""
     model: str = ""
+    """The CPU's marketing name."""
     typical: int = 0
 
     @property

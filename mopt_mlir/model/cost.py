@@ -135,27 +135,27 @@ class _Walk:
 
 @dataclass(frozen=True)
 class Breakdown:
-    """What one core, the busiest, does for a plan, and the seconds of it that are not a volume's.
-
-    `register_tiles` are its register tiles along each output dim, each visited `visits` times, as
-    its reduction is cut into so many pieces. `volumes` are bytes by resource and tensor, of DRAM
-    those of all cores; `streamed` says whether the output is written past the caches. Weights take
-    `packing_seconds` to pack, and `first_block_seconds` until the first block of them is there.
-    Beside its volumes memory takes `runs_seconds` for the output's pieces and `sums_seconds` for
-    partial sums, and the core waits `rows_seconds` for weights in place.
-    """
+    """What the busiest core does for a plan, and the seconds that are not those of a volume."""
 
     rates: Rates
     work: RegisterWork
     register_tiles: TileCounts
+    """Its register tiles along each output dim."""
     visits: int
+    """Of each register tile, as its reduction is cut into so many pieces."""
     volumes: Mapping[str, Mapping[str, float]]
+    """Bytes by resource and tensor, of DRAM those of all cores."""
     streamed: bool
+    """Whether the output is written past the caches."""
     packing_seconds: float
     first_block_seconds: float
+    """Until the first block of packed weights is there."""
     runs_seconds: float
+    """What memory takes for the output's pieces, beside its volumes."""
     sums_seconds: float
+    """What memory takes for partial sums, beside its volumes."""
     rows_seconds: float
+    """What the core waits for weights in place."""
 
     @property
     def compute_seconds(self) -> float:

@@ -77,24 +77,27 @@ def axis_of(problem: Problem, form: LinearForm) -> Axis:
 class MemoryAxis:
     """One axis of a tensor in memory: how much of it a tile occupies.
 
-    `points` and `taps` are the whole extents of its image and filter dim (1 where there is none).
-    Only of the contiguous axis `line` is not 0: it is the elements of a cache line, and
-    `image_pitch` and `tap_pitch` are the elements of memory from one image or filter point to the
-    next. An image point owns the elements up to the next one, which come along in its lines, so
-    that several tiles never occupy less than one that covers them all. Rows begin at multiples of
-    `grain` elements of a line, and if they are `joined`, each begins where the one before ends.
-    With `gaps` elements count that a stride leaves out.
+    An image point owns the elements up to the next one, which come along in its lines, so that
+    several tiles never occupy less than one that covers them all.
     """
 
     axis: Axis
     points: int
+    """The whole extent of its image dim, 1 where there is none."""
     taps: int
+    """The whole extent of its filter dim, 1 where there is none."""
     line: int = 0
+    """Elements of a cache line, of the contiguous axis; 0 of the others."""
     image_pitch: int = 1
+    """Elements of memory from one image point to the next."""
     tap_pitch: int = 1
+    """Elements of memory from one filter point to the next."""
     grain: int = 1
+    """Elements of a line at multiples of which rows begin."""
     joined: bool = True
+    """Whether each row begins where the one before ends."""
     gaps: bool = False
+    """Whether elements count that a stride leaves out."""
 
     @property
     def plain(self) -> bool:

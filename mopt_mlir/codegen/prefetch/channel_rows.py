@@ -43,28 +43,29 @@ for, 18 others between 1.7% less and 1.2% more.)"""
 @dataclass(frozen=True)
 class ChannelRowPrefetch:
     """The part of the weights, in rows of output channels, that one register tile asks for: those
-    which are read in place, or packed, next.
-
-    At each step of the loop over `dim`, or once before all loops (None), it asks for `lines` of
-    `rows` rows, from `first_line` on and one step over `inner` after the other. They lie `shifts`
-    further along each dim than what is read then. If there is a `first_pass`, in which all of these
-    are 0, it asks in that pass only. Where there is a `pace`, `dim` is `inner`, and rows are asked
-    for one by one.
-    """
+    which are read in place, or packed, next."""
 
     builder: Builder
     weights: Any
     tensor: Tensor
     dim: str | None
+    """The loop that asks, at each step; None where that is done once before all loops."""
     inner: str
+    """The dim along which one row comes after the other."""
     starts: Mapping[str, Index]
     shifts: Mapping[str, Index]
+    """How much further along each dim they lie than what is read then."""
     rows: int
+    """How many are asked for."""
     first_line: Index
+    """The first one that is asked for of each row."""
     lines: int
+    """How many are asked for of each row."""
     into: str
     first_pass: tuple[Index, ...]
+    """If there are any, they are asked for only while all of these are 0."""
     pace: Pace | None = None
+    """At which rows are asked for one by one, `dim` being `inner`; None for all at once."""
 
     @staticmethod
     def in_place(visit: Visit, following: NextWeights) -> ChannelRowPrefetch | None:

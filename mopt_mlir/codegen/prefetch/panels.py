@@ -32,22 +32,25 @@ time, up to 14%.)"""
 class PanelPrefetch:
     """The part of the panels that are read next which one register tile asks for.
 
-    They lie `shifts` further along each dim, of output channels in panels. In a long reduction loop
-    their lines are asked for at a `pace`, from line `first` on, `spacing` elements further on each
-    time: where all that lies between two steps is read, those of one register tile follow each
-    other. So memory delivers while the current panels are used, instead of all at once when they
-    change. If there are more register tiles than lines of a step, each may ask in some steps only.
+    In a long reduction loop they are asked for at a `pace`, so that memory delivers while the
+    current panels are used, instead of all at once when they change. If there are more register
+    tiles than lines of a step, each may ask in some steps only.
     """
 
     builder: Builder
     panels: Panels
     shifts: Mapping[str, Index]
+    """How much further than the current ones they lie along each dim, of output channels in panels.
+    """
     into: str
     panel: Index
     pace: Pace
     ranges: Mapping[str, Range]
     first: Index
+    """The line that is asked for first."""
     spacing: int
+    """Elements from what is asked for at a time to what is the next time: where all that lies
+    between two steps is read, the lines of one register tile follow each other."""
 
     @staticmethod
     def of(visit: Visit, panels: Panels, panel: Index) -> PanelPrefetch | None:

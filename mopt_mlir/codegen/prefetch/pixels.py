@@ -40,20 +40,21 @@ channels with stride 2 7% faster.)"""
 
 @dataclass(frozen=True)
 class Pixels:
-    """Pixels of `tensor` that a register tile asks for, in parts of `count`.
-
-    Along the axis `row` these are `apart` from one to the next, from `first` on, and as many
-    further on at each step of the loop over the taps `tap`, if there is one. Of the other image
-    dims of the microkernel it is all pixels, `rows` of them.
-    """
+    """Pixels of `tensor` that a register tile asks for: a part of those of each row."""
 
     tensor: Tensor
     row: int
+    """The axis along which they lie."""
     first: Index
+    """The first one of the part."""
     count: int
+    """How many are asked for; at each step of the loop over `tap` as many further on."""
     apart: int
+    """From one to the next, along the axis."""
     tap: str | None
+    """The filter dim of that axis, if there is a loop over it."""
     rows: Sequence[Mapping[str, int]]
+    """Where rows begin, along the other image dims of the microkernel."""
 
     @staticmethod
     def of(visit: Visit, later: NextInput) -> Pixels | None:
@@ -100,26 +101,28 @@ class Pixels:
 @dataclass(frozen=True)
 class PixelPrefetch:
     """The input of a later register tile that one asks for, `into` a cache: `pixels` of each
-    channel in the loop over `channels`, at each step over `dim`, which is that one, or a loop
-    around it, or none. The register tile begins at `starts`, the later one `shifts` further along
-    each dim.
-
-    Inside of the loop over the channels it begins anew after so many `steps`: the channels of a
-    line, or fewer if the loop has not as many; a power of two, as there is no cheap remainder of
-    another number. Where the channels of the loop are parts of so many `lines`, it goes through one
-    after the other of these, if there is room. Outside of it, it asks for all `lines` at once.
-    """
+    channel."""
 
     builder: Builder
     memref: Any
     pixels: Pixels
     shifts: Mapping[str, Index]
+    """How much further along each dim the later register tile lies."""
     into: str
     starts: Mapping[str, Index]
+    """Where the register tile begins."""
     channels: str
+    """The loop over the channels."""
     dim: str | None
+    """The loop that asks, at each step: that one, or one around it, or none."""
     steps: int
+    """Of the loop over the channels, after which it begins anew: the channels of a line, or fewer
+    if the loop has not as many; a power of two, as there is no cheap remainder of another number.
+    """
     lines: int = 0
+    """That the channels of the loop are parts of. It goes through one after the other of these, if
+    there is room, or, outside of the loop, asks for all at once. 0 where each step asks for the
+    line of its own channel."""
 
     @staticmethod
     def of(visit: Visit) -> PixelPrefetch | None:
