@@ -10,11 +10,11 @@ from mopt_mlir.explain.completion import NotPredictableError, completed
 from mopt_mlir.explain.explanation import CacheUse, Explanation, Forecast, Registers, Transfer
 from mopt_mlir.loop_nest import LoopNest
 from mopt_mlir.machine.machine import Machine
-from mopt_mlir.model.cost import MEMORY, breakdown, busy_times, class_names, predict
+from mopt_mlir.model.cost import MEMORY, breakdown, busy_times, class_names, prediction_of
 from mopt_mlir.model.microkernel import load_cycles, tile_kinds
 from mopt_mlir.model.rates import Rates
 from mopt_mlir.model.room import cache_bytes, usable
-from mopt_mlir.plan import Plan
+from mopt_mlir.plan import Plan, Prediction
 from mopt_mlir.problem import Problem
 
 INTO = dict(zip(MEMORY, ("registers", "L1", "L2", "L3"), strict=True))
@@ -55,27 +55,14 @@ def explain(
     except NotPredictableError as reason:
         unpredicted = str(reason)
     else:
-        proven = rivals
-        if _is_of_these_figures(problem, machine, whole, constant_weights):
-            proven = (plan, *rivals)
-        forecast = _forecast(problem, machine, whole, constant_weights, proven)
+        found = breakdown(problem, machine, whole, constant_weights=constant_weights)
+        now = prediction_of(problem, machine, whole, found)
+        proven = (plan, *rivals) if _is_of_these_figures(plan, now) else rivals
+        forecast = _forecast(problem, machine, plan.cores, now, proven)
         alternatives = runners_up(
             problem, machine, whole, constant_weights=constant_weights, rivals=rivals
         )
-        visits = breakdown(problem, machine, whole, constant_weights=constant_weights).visits
-        if plan.nontemporal and visits > 1:
-            notes.append(
-                f"register tiles are stored past the caches at each of their {visits} visits: "
-                "predicted as if they went through the caches"
-            )
-        if len(whole.levels) > len(plan.levels):
-            missing = " and ".join(
-                lv.name for lv in whole.levels[: len(whole.levels) - len(plan.levels)]
-            )
-            notes.append(
-                f"the plan has no {missing}: predicted as if a tile there held the whole problem, "
-                "which is the same loop nest"
-            )
+        notes += [*_stored_again(plan, found.visits), *_without_levels(plan, whole)]
     return Explanation(
         name=name,
         places=places,
@@ -155,26 +142,39 @@ def _overfull(caches: Iterable[CacheUse]) -> Iterator[str]:
             )
 
 
-def _is_of_these_figures(
-    problem: Problem, machine: Machine, plan: Plan, constant_weights: bool
-) -> bool:
-    """Whether what `plan` says of itself is what is predicted now: else it was made for other
+def _stored_again(plan: Plan, visits: int) -> Iterator[str]:
+    if plan.nontemporal and visits > 1:
+        yield (
+            f"register tiles are stored past the caches at each of their {visits} visits: "
+            "predicted as if they went through the caches"
+        )
+
+
+def _without_levels(plan: Plan, whole: Plan) -> Iterator[str]:
+    """Of the levels that `whole`, the plan as it was predicted, has beyond those of `plan`."""
+    missing = [level.name for level in whole.levels[: len(whole.levels) - len(plan.levels)]]
+    if missing:
+        yield (
+            f"the plan has no {' and '.join(missing)}: predicted as if a tile there held the whole "
+            "problem, which is the same loop nest"
+        )
+
+
+def _is_of_these_figures(plan: Plan, now: Prediction) -> bool:
+    """Whether what `plan` says of itself is what is predicted `now`: else it was made for other
     figures, perhaps of a machine with the same name, and so was its bound."""
     told = plan.prediction
-    now = predict(problem, machine, plan, constant_weights=constant_weights)
     return told is not None and isclose(told.cost, now.cost, rel_tol=1e-6)
 
 
 def _forecast(
     problem: Problem,
     machine: Machine,
-    plan: Plan,
-    constant_weights: bool,
+    cores: int,
+    prediction: Prediction,
     proven: Iterable[Plan],
 ) -> Forecast:
     """`proven` are plans whose predictions may carry a bound."""
-    cores = plan.cores
-    prediction = predict(problem, machine, plan, constant_weights=constant_weights)
     rates = Rates.of(machine, cores)
     moved = {name: sum(prediction.volumes[name].values()) for name in MEMORY}
     core = busy_times(prediction.seconds)["core"]
