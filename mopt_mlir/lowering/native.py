@@ -7,10 +7,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mopt_mlir.bindings import bindings_of
-from mopt_mlir.diagnostics import Failure, collected_from
+from mopt_mlir.diagnostics import (
+    Diagnostic,
+    Failure,
+    UserError,
+    collected_from,
+    current_sink,
+    describe,
+    sink,
+)
 from mopt_mlir.lowering.optimiser import optimise
 from mopt_mlir.lowering.target import Target, initialize
-from mopt_mlir.operations import find
+from mopt_mlir.operations import inside
 
 if TYPE_CHECKING:
     import numpy as np
@@ -19,6 +27,9 @@ if TYPE_CHECKING:
 _SPEED = 1
 """-O1: the first level without GVN, whose load PRE would keep the pixels that two filter taps share
 in registers from one tap to the next, and spill accumulators for them (a third of the speed)."""
+
+_OF_FUNCTIONS = ("arg_attrs", "res_attrs", "passthrough", "garbage_collector")
+"""Attributes of functions and calls for LLVM."""
 
 
 @dataclass(frozen=True)
@@ -74,16 +85,16 @@ def compile_module(module: Any, target: Target, exported: Collection[str]) -> Na
     """Translate a module of the LLVM dialect and optimise it for `target`.
 
     Only the functions in `exported` can be called from outside. Raises Failure, after diagnostics,
-    where an intrinsic is called that LLVM does not have.
+    where LLVM does not take what a module says to it in the LLVM dialect.
     """
-    _check_intrinsics(module)
+    _check_translation(module)
     translate = bindings_of(module).llvm.translate_module_to_llvmir
     return compile_text(translate(module), target, exported)
 
 
 def compile_text(text: str, target: Target, exported: Collection[str]) -> NativeModule:
     """Optimise LLVM IR that is given as text. Only the functions in `exported` can be called from
-    outside, whatever the text says.
+    outside, whatever the text says. Raises UserError for text that LLVM does not take.
 
     Loops were tiled, vectorised and unrolled as the plan says: LLVM must not do it once more. It
     vectorises the loops that are not marked as off limits, see `lowering.fallback`.
@@ -93,7 +104,10 @@ def compile_text(text: str, target: Target, exported: Collection[str]) -> Native
     initialize()
     machine = target.machine()
     context = llvm.create_context()  # the global one would keep types and constants for ever
-    module = llvm.parse_assembly(text, context)
+    try:
+        module = llvm.parse_assembly(text, context)
+    except RuntimeError as error:
+        raise UserError(f"LLVM does not take what the module says to it: {error}") from None
     module.triple = machine.triple
     module.data_layout = str(machine.target_data)
     for function in module.functions:
@@ -111,19 +125,37 @@ def compile_text(text: str, target: Target, exported: Collection[str]) -> Native
     return NativeModule(module, context, machine)
 
 
-def _check_intrinsics(module: Any) -> None:
-    """See to it that LLVM has the intrinsics that are called by name. A translation that fails
-    leaves the bindings without a module to print, and the process ends; an execution engine, which
-    translates as well, raises an error."""
-    if not find(module, "llvm.call_intrinsic"):
+def _check_translation(module: Any) -> None:
+    """See to it that LLVM has the intrinsics that are called by name, and that its verifier takes
+    the attributes of functions, which it prints itself if not. A translation that fails leaves the
+    bindings without a module to print, and the process ends; an execution engine, which translates
+    as well, raises an error."""
+    if not any(map(_says_more_to_llvm, inside(module))):
         return
     own = bindings_of(module)
     text = module.get_asm(enable_debug_info=True)
-    with module.context as context, collected_from(context):
+    told: list[Diagnostic] = []
+    with module.context as context, sink(told.append), collected_from(context):
         try:
             own.execution_engine.ExecutionEngine(own.ir.Module.parse(text), opt_level=0)
         except RuntimeError:
-            raise Failure("LLVM has no such intrinsic") from None
+            pass
+        else:
+            return
+    reason = (
+        "LLVM does not take an attribute of a function or call, and has said which; leave it out"
+    )
+    for diagnostic in told or [Diagnostic("error", describe(module.location), reason)]:
+        current_sink()(diagnostic)
+    raise Failure("LLVM does not take the module")
+
+
+def _says_more_to_llvm(operation: Any) -> bool:
+    """Whether an operation has what the lowering does not make, and MLIR does not verify."""
+    attributes = operation.attributes
+    return operation.name == "llvm.call_intrinsic" or (
+        operation.name.startswith("llvm.") and any(name in attributes for name in _OF_FUNCTIONS)
+    )
 
 
 def _definition(symbol: str, data: NDArray[np.uint8], alignment: int) -> str:

@@ -559,6 +559,8 @@ def test_the_plan_is_for_the_cpu(run):
         (["bad.mlir", "-o", "a.o", "--header", "a.h"], "bad.mlir:1:16: error: "),
         (["conv.mlir", "-o", "a.o", "--require-tiled"], "conv.mlir:2:3: error: 'linalg.matmul' is"),
         (["no.mlir", "-o", "a.o"], 'no.mlir:4:8: error: could not find LLVM intrinsic: "llvm.no"'),
+        (["opaque.mlir", "-o", "a.o"], "opaque.mlir: error: LLVM does not take an attribute of a"),
+        (["zero.mlir", "-o", "a.o"], "error: LLVM does not take what the module says to it: LLVM"),
     ],
 )
 def test_refusals(run, argv, message):
@@ -571,6 +573,10 @@ def test_refusals(run, argv, message):
         "  return\n}\n"
     )
     Path("no.mlir").write_text(INTRINSIC.format(name="llvm.no"))
+    of_pointer = "llvm.func @f(%p: !llvm.ptr {{{}}}) {{\n  llvm.return\n}}\n"
+    opaque = of_pointer.format('llvm.byval = !llvm.struct<"no body", opaque>')
+    Path("opaque.mlir").write_text(opaque)
+    Path("zero.mlir").write_text(of_pointer.format("llvm.dereferenceable = 0 : i64"))
     before = sorted(os.listdir())
     code, errors = run(*argv)
     assert code == 1
@@ -584,6 +590,13 @@ def test_intrinsics_of_llvm_are_called_by_name(run):
     Path("sqrt.mlir").write_text(INTRINSIC.format(name="llvm.sqrt"))
     assert run("sqrt.mlir", "-o", "a.ll") == (0, "")
     assert "float 2.0" in Path("a.ll").read_text()
+
+
+def test_attributes_for_llvm_are_handed_on(run):
+    text = "func.func @f(%p: memref<4xf32> {llvm.noalias}) -> () {\n  return\n}\n"
+    Path("noalias.mlir").write_text(text)
+    assert run("noalias.mlir", "-o", "a.ll") == (0, "")
+    assert "noalias" in Path("a.ll").read_text()
 
 
 def test_a_missing_compiler_says_what_to_do(run, monkeypatch):
