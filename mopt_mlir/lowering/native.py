@@ -13,7 +13,7 @@ from mopt_mlir.diagnostics import (
     UserError,
     collected_from,
     current_sink,
-    describe,
+    emit,
     sink,
 )
 from mopt_mlir.lowering.optimiser import optimise
@@ -127,10 +127,11 @@ def compile_text(text: str, target: Target, exported: Collection[str]) -> Native
 
 def _check_translation(module: Any) -> None:
     """See to it that LLVM has the intrinsics that are called by name, and that its verifier takes
-    the attributes of functions, which it prints itself if not. A translation that fails leaves the
+    the attributes of functions; if not, it prints why itself. A translation that fails leaves the
     bindings without a module to print, and the process ends; an execution engine, which translates
     as well, raises an error."""
-    if not any(map(_says_more_to_llvm, inside(module))):
+    asking = [operation for operation in inside(module) if _says_more_to_llvm(operation)]
+    if not asking:
         return
     own = bindings_of(module)
     text = module.get_asm(enable_debug_info=True)
@@ -142,11 +143,12 @@ def _check_translation(module: Any) -> None:
             pass
         else:
             return
-    reason = (
-        "LLVM does not take an attribute of a function or call, and has said which; leave it out"
-    )
-    for diagnostic in told or [Diagnostic("error", describe(module.location), reason)]:
+    for diagnostic in told:
         current_sink()(diagnostic)
+    if not any(diagnostic.severity == "error" for diagnostic in told):
+        place = asking[0] if len(asking) == 1 else module
+        reason = "LLVM does not take what is said to it of functions or calls, and has told why"
+        emit("error", place.location, f"{reason}; leave that out")
     raise Failure("LLVM does not take the module")
 
 
