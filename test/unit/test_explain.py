@@ -134,6 +134,14 @@ def test_weights_are_packed_once_all_loops_that_move_them_are_open(place: str) -
     assert not PROBLEM.weights.dims & set(band)
 
 
+def test_a_last_panel_is_padded_and_packed_by_a_core_of_its_own() -> None:
+    problem = conv2d(k=65, h=28, w=28, c=32, r=3, s=3, layout="nhwc", weights="hwcf")
+    levels = tuple(Level(lv.name, lv.order, {**lv.tile, "k": 65}) for lv in (L3, L2, L1))
+    plan = replace(PLAN, threads=4, levels=levels, parallel={"h": 4}, packing="whole")
+    (step,) = [step for step in explain(problem, MACHINE, plan).nest if isinstance(step, Packing)]
+    assert step == Packing("whole", {"k": 65, "c": 32, "r": 3, "s": 3}, 4 * 3 * 32 * 32 * 9, 3)
+
+
 def test_constant_weights_are_packed_before_the_code_runs() -> None:
     nest = explain(PROBLEM, MACHINE, replace(PLAN, packing="whole"), constant_weights=True).nest
     assert not any(isinstance(step, Packing) for step in nest)
