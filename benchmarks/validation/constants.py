@@ -326,6 +326,7 @@ def _zen4() -> Rows:
 
 def _intel() -> Rows:
     emerald_rapids, granite_rapids = map(by_name, ("emeraldrapids", "graniterapids"))
+    busy = granite_rapids.cache("L2")
     return [
         [
             "the cache that output and the input of later tiles are asked for into, on Granite "
@@ -338,6 +339,18 @@ def _intel() -> Rows:
             "Rapids",
             emerald_rapids.prefetch_into,
             "own plans of every other operator of Table 1 there, before its trial",
+        ],
+        [
+            "how fast a core reads L2 while it computes, and what part of that time is on top, in "
+            "the objective, on Granite Rapids",
+            f"{busy.busy_bandwidth:g} GB/s, {busy.exposed:.0%}",
+            "own plans of Table 1 with channels last, constant weights and warm caches there; "
+            "those of the held-out set and of `networks`, and cold ones, were looked at",
+        ],
+        [
+            "how multiply-adds and loads hinder each other, in the objective, on Granite Rapids",
+            f"a norm with exponent {granite_rapids.issue_norm:g}",
+            "22 register tiles of 1x8 to 6x4 with all data in L1; own plans were looked at",
         ],
         [
             "an outer product beyond its multiply-adds and loads, on Granite Rapids",

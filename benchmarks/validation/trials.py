@@ -40,14 +40,18 @@ _LEARNT = (
     "evicted_store_cycles",
     "saved_line_cycles",
     "crossing_cycles",
+    "issue_norm",
     "loop_cycles",
     "queued_stores",
     "misprediction_cycles",
 )
 """Fields of a machine that trials have taught us, which the trials themselves lack."""
 
-_LEARNT_OF_CACHES = ("exposed", "bandwidth", "bandwidth_all")
+_LEARNT_WITH_EXPOSED = ("exposed", "bandwidth", "bandwidth_all")
 """The same of a cache whose `exposed` is known now: until then its bandwidth stood for that."""
+
+_LEARNT_WITH_BUSY = ("busy_bandwidth", "exposed")
+"""The same of a cache whose `busy_bandwidth` is known now: until then `exposed` stood for that."""
 
 
 def read_trials(paths: Sequence[Path]) -> list[Trial]:
@@ -136,9 +140,14 @@ def machine_of(data: dict[str, Any]) -> Machine:
 def _cache_of(data: dict[str, Any], known: Machine | None, cores: int) -> Cache:
     """A cache of a machine with so many cores, of which CPU what is `known` now."""
     now = None if known is None else known.with_cores(cores).cache(data["name"])
-    if now is None or now.exposed is None or "exposed" in data:
+    if now is None:
         return Cache(**data)
-    return Cache(**{**data, **{name: getattr(now, name) for name in _LEARNT_OF_CACHES}})
+    learnt: tuple[str, ...] = ()
+    if now.exposed is not None and "exposed" not in data:
+        learnt = _LEARNT_WITH_EXPOSED
+    if now.busy_bandwidth is not None and "busy_bandwidth" not in data:
+        learnt = (*learnt, *_LEARNT_WITH_BUSY)
+    return Cache(**{**data, **{name: getattr(now, name) for name in learnt}})
 
 
 def workload_of(start: Start) -> Workload:

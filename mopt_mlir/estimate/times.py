@@ -55,7 +55,7 @@ def estimate(problem: Problem, machine: Machine, plan: Plan) -> Prediction:
 
     Raises ValueError as `breakdown` and `resident_volumes` do.
     """
-    found = breakdown(problem, machine, plan)
+    found = breakdown(problem, machine.at_rest, plan)  # `EXPOSED_OF_ANY_PLAN` goes with these rates
     predicted = prediction_of(problem, machine, plan, found)
     volumes = resident_volumes(problem, machine, plan, predicted)
     kinds = tile_kinds(problem, machine, plan.microkernel, panels=plan.reads_panels)

@@ -41,6 +41,9 @@ class Cache:
     exposed: float | None = None
     """The part of the time of what is read from it that the objective counts beside the slowest
     resource's; None for that of any CPU, `model.cost.EXPOSED`."""
+    busy_bandwidth: float | None = None
+    """GB/s at which one core reads from it while it computes, as the objective has it; None for
+    all of `bandwidth`."""
 
     @property
     def way_bytes(self) -> int:
@@ -85,6 +88,9 @@ class Machine:
     """What each line of sums costs that is stored to be gone on with later."""
     crossing_cycles: float | None = None
     """How long a core waits for a load that crosses a line, besides the slot that it takes more."""
+    issue_norm: float | None = None
+    """The exponent of the norm in which the issue slots of multiply-adds and loads add up in the
+    objective, the less they overlap the lower; None for that of any CPU, `model.microkernel`'s."""
     loop_cycles: float | None = None
     """What an outer product costs beyond its multiply-adds and loads."""
     queued_stores: int | None = None
@@ -117,6 +123,12 @@ class Machine:
     def cache(self, name: str) -> Cache:
         """The cache called `name`, which must be one of CACHE_NAMES."""
         return next(cache for cache in self.caches if cache.name == name)
+
+    @property
+    def at_rest(self) -> Machine:
+        """This machine while it computes nothing, so that caches are as fast as they can be."""
+        caches = tuple(replace(cache, busy_bandwidth=None) for cache in self.caches)
+        return replace(self, caches=caches)
 
     def lanes(self, element: ElementType) -> int:
         """Elements of a vector register."""

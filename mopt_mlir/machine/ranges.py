@@ -42,6 +42,7 @@ RANGES: Mapping[str, Range] = {
     "evicted_store_cycles": _CYCLES,
     "saved_line_cycles": _CYCLES,
     "crossing_cycles": _CYCLES,
+    "issue_norm": Range(1, 100),
     "loop_cycles": _CYCLES,
     "queued_stores": Range(1, 10_000, "slots"),
     "misprediction_cycles": _CYCLES,
@@ -56,6 +57,7 @@ RANGES: Mapping[str, Range] = {
     "ways": Range(1, 1 << 16),
     "bandwidth": _BANDWIDTH,
     "bandwidth_all": _BANDWIDTH_ALL,
+    "busy_bandwidth": _BANDWIDTH,
 }
 """By field of `Machine` or `Cache`."""
 

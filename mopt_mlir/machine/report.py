@@ -12,7 +12,7 @@ from mopt_mlir.machine.ranges import RANGES
 from mopt_mlir.problem import ElementType
 from mopt_mlir.wording import columns, counted
 
-_RATIOS = ("capacity_factor", "pixel_room", "exposed")
+_RATIOS = ("capacity_factor", "pixel_room", "exposed", "issue_norm")
 
 UNITS = {
     **{name: found.unit for name, found in RANGES.items() if name not in _RATIOS},

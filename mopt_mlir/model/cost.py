@@ -115,7 +115,7 @@ def _streaming_pays(machine: Machine, kept: Cache, cores: int) -> bool:
     """
     if machine.dram_write_bandwidth is None or machine.dram_stream_bandwidth is None:
         return False
-    rates = Rates.of(machine, cores)
+    rates = Rates.of(machine.at_rest, cores)
     saved = rates.write_passes - rates.stream_passes
     return saved > 1 - rates.bytes["DRAM"] / (cores * rates.bytes[kept.name])
 

@@ -31,7 +31,8 @@ LATENCY_NORM = 6
 cover the latency do not reach it, those with twice as many feel nothing of it."""
 
 ISSUE_NORM = 12
-"""The exponent of the norm in which FMAs and loads add up, which compete for less."""
+"""The exponent of the norm in which FMAs and loads add up, which compete for less. A machine may
+say otherwise for the objective."""
 
 LOAD_OVERHEAD = 1.05
 """How many times as long as its slots say a step takes to load. We take it for prefetches, which
@@ -174,7 +175,8 @@ def issue_cycles(machine: Machine, fmas: int, loads: float) -> float:
     and within 15% of what any takes.
     """
     fma, load = fmas / machine.fma_per_cycle, load_cycles(machine, loads)
-    return norm(LATENCY_NORM, norm(ISSUE_NORM, fma, load), machine.fma_latency)
+    issued = norm(machine.issue_norm or ISSUE_NORM, fma, load)
+    return norm(LATENCY_NORM, issued, machine.fma_latency)
 
 
 def loop_cycles(slots: int) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from mopt_mlir.machine.machine import Machine
+from mopt_mlir.machine.machine import Cache, Machine
 from mopt_mlir.plan import LEVELS
 
 OUTPUT_PASSES = 2
@@ -22,8 +22,8 @@ runs of 128 to 640 bytes)."""
 
 @dataclass(frozen=True)
 class Rates:
-    """Bytes per second of each resource with `cores` active: of one core for the caches, of all
-    together for DRAM; cycles per second of a core.
+    """Bytes per second of each resource with `cores` active, which compute meanwhile: of one core
+    for the caches, of all together for DRAM; cycles per second of a core.
 
     `write_passes` and `stream_passes` are how many times as long as reading it from memory it takes
     to write a byte of the output there, through the caches and past them.
@@ -55,7 +55,7 @@ class Rates:
     @staticmethod
     def of(machine: Machine, cores: int) -> Rates:
         rates = {
-            cache.name: 1e9 * min(cache.bandwidth, cache.bandwidth_all / cores)
+            cache.name: 1e9 * min(_of_one(cache), cache.bandwidth_all / cores)
             for cache in machine.caches
         }
         read = _shared(machine.dram_bandwidth, machine.dram_bandwidth_all, cores)
@@ -65,6 +65,11 @@ class Rates:
         one, most = machine.dram_stream_bandwidth, machine.dram_stream_bandwidth_all
         streamed = STREAMED_PASSES if one is None else read / _shared(one, most, cores)
         return Rates(cores, 1e9 * machine.frequency, rates, written, streamed)
+
+
+def _of_one(cache: Cache) -> float:
+    """GB/s at which one core reads from a cache while it computes."""
+    return min(cache.bandwidth, cache.busy_bandwidth or cache.bandwidth)
 
 
 def _shared(one: float, most: float | None, cores: int) -> float:

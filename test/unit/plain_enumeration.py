@@ -539,7 +539,7 @@ class One:
         if place == "none" and not self.panels:  # rows of weights are waited for
             size = self.problem.weights.element.size
             l3 = self.machine.cache("L3")
-            rate = min(l3.bandwidth, l3.bandwidth_all / self.cores)
+            rate = min(l3.busy_bandwidth or inf, l3.bandwidth, l3.bandwidth_all / self.cores)
             bits = 8 * size * self.kernel.vector
             slots = 1 if rows_apart else ceil(bits / (self.machine.unit_bits or bits))
             core = core + size * chosen[1][1] / rate * self.machine.frequency / slots**2
@@ -717,7 +717,9 @@ class One:
     def objective(self, core: Any, amounts: Mapping[str, Any], runs: Any) -> Array:
         machine, cores = self.machine, self.cores
         rates = {
-            cache_.name: min(cache_.bandwidth, cache_.bandwidth_all / cores)
+            cache_.name: min(
+                cache_.busy_bandwidth or inf, cache_.bandwidth, cache_.bandwidth_all / cores
+            )
             for cache_ in machine.caches
         }
         rates["DRAM"] = min(machine.dram_bandwidth * cores, machine.dram_bandwidth_all)

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from mopt_mlir.estimate import estimate
 from mopt_mlir.machine import Cache, Machine, by_name
 from mopt_mlir.microkernel import Microkernel
 from mopt_mlir.model.cost import breakdown, can_stream, objective, predict, sums_seconds
@@ -175,6 +176,19 @@ def test_what_stays_in_a_fast_cache_is_not_streamed() -> None:
     kernel = Microkernel("w", 16, {"w": 32, "k": 13}, ("c", "r", "s"))
     assert can_stream(conv2d(k=64, h=128, w=128, c=8, r=1, s=1), machine, kernel, 1)
     assert not can_stream(conv2d(k=16, h=128, w=128, c=8, r=1, s=1), machine, kernel, 1)
+
+
+def test_a_cache_that_is_slower_beside_computing_counts_so_in_the_objective_alone() -> None:
+    """At rest it is as fast as it was measured, which is what predicted times go on with, and what
+    whoever reads the output next finds."""
+    busy = MACHINE.override({"L2.busy_bandwidth": "2"})
+    quick, slow = predict(PROBLEM, MACHINE, plan()), predict(PROBLEM, busy, plan())
+    ratio = MACHINE.cache("L2").bandwidth / 2
+    assert slow.seconds["L2"] == pytest.approx(ratio * quick.seconds["L2"])
+    assert {**slow.seconds, "L2": 0} == {**quick.seconds, "L2": 0}
+    assert estimate(PROBLEM, busy, plan()) == estimate(PROBLEM, MACHINE, plan())
+    faster = MACHINE.override({"L2.busy_bandwidth": "99999"})
+    assert predict(PROBLEM, faster, plan()) == quick
 
 
 @pytest.mark.parametrize(

@@ -698,6 +698,7 @@ def test_old_trials_know_what_was_learnt_of_their_cpu_since():
         "evicted_store_cycles",
         "saved_line_cycles",
         "crossing_cycles",
+        "issue_norm",
         "loop_cycles",
         "queued_stores",
         "misprediction_cycles",
@@ -719,6 +720,13 @@ def test_old_trials_know_what_was_learnt_of_their_cpu_since():
     assert trials.machine_of({**zen3, "caches": (l1, fitted, l3)}) == by_name("znver3")
     of_two = trials.machine_of({**zen3, "cores": 2, "caches": (l1, fitted, l3)}).cache("L2")
     assert (of_two.bandwidth, of_two.bandwidth_all) == (102.0, 204.0)
+    rapids = asdict(by_name("graniterapids"))
+    l1, l2, l3 = rapids["caches"]
+    noted = {name: value for name, value in l2.items() if name != "busy_bandwidth"}
+    before = {**rapids, "caches": (l1, {**noted, "exposed": None}, l3)}
+    assert trials.machine_of(before) == by_name("graniterapids")
+    since = {**rapids, "caches": (l1, {**l2, "busy_bandwidth": None, "exposed": None}, l3)}
+    assert trials.machine_of(since).cache("L2").exposed is None
     unknown = {**then, "cpu": "generic"}
     assert trials.machine_of(unknown).evicted_store_cycles is None
 

@@ -12,7 +12,8 @@ from mopt_mlir.problem import Problem, conv2d
 def random_machine(rng: random.Random) -> Machine:
     """Caches that hold little, of short or long lines, and memory that is fast or slow; `clock`
     makes handing out work to other cores cheap or dear. On some an operation takes two slots; those
-    with some sizes of L1 know what part of the time of L2 or L3 is exposed."""
+    with some sizes of L1 know what part of the time of L2 or L3 is exposed, how much slower L2 is
+    while a core computes, and that multiply-adds and loads hinder each other."""
     line, l1 = rng.choice([16, 64]), rng.choice([256, 512, 768, 1024])
     clock = rng.choice([1.0, 0.1, 0.01])
     speed = clock * rng.choice([0.2, 1.0, 4.0])
@@ -36,9 +37,20 @@ def random_machine(rng: random.Random) -> Machine:
         loads_per_cycle=2,
         fma_latency=4,
         unit_bits=64 if clock == 0.1 else None,
+        issue_norm={512: 4.0}.get(l1),
         caches=(
             Cache("L1", l1, line, 4, False, 60 * speed, 240 * speed),
-            Cache("L2", 2 * l1, line, 4, False, 12 * speed, 48 * speed, {768: 0.4}.get(l1)),
+            Cache(
+                "L2",
+                2 * l1,
+                line,
+                4,
+                False,
+                12 * speed,
+                48 * speed,
+                {768: 0.4}.get(l1),
+                {768: 8 * speed}.get(l1),
+            ),
             Cache("L3", 4 * l1, line, 4, True, 6 * speed, 12 * speed, {256: 0.2}.get(l1)),
         ),
         dram_bandwidth=3 * speed,
