@@ -350,7 +350,7 @@ def _intel() -> Rows:
         [
             "how multiply-adds and loads hinder each other, in the objective, on Granite Rapids",
             f"a norm with exponent {granite_rapids.issue_norm:g}",
-            "22 register tiles of 1x8 to 6x4 with all data in L1; own plans were looked at",
+            "19 register tiles with all data in L1; own plans were looked at",
         ],
         [
             "an outer product beyond its multiply-adds and loads, on Granite Rapids",

@@ -17,9 +17,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Expected:
-    """Of one plan: the solver's `prediction`, bytes by resource and tensor with what caches keep
-    beyond their tiles, and sums that wait in memory (`resident`), and what DRAM takes in the
-    prediction beside moving what tiles bring in (`beside_seconds`)."""
+    """Of one plan: the solver's `prediction`, but for caches that are slower while a core computes,
+    of which predicted times know nothing; bytes by resource and tensor with what caches keep beyond
+    their tiles, and sums that wait in memory (`resident`); and what DRAM takes in the prediction
+    beside moving what tiles bring in (`beside_seconds`)."""
 
     prediction: Prediction
     resident: Mapping[str, Mapping[str, float]]
@@ -27,7 +28,7 @@ class Expected:
 
     @staticmethod
     def of(problem: Problem, machine: Machine, plan: Plan) -> Expected:
-        found = breakdown(problem, machine, plan)
+        found = breakdown(problem, machine.at_rest, plan)
         prediction = prediction_of(problem, machine, plan, found)
         resident = resident_volumes(problem, machine, plan, prediction)
         return Expected(prediction, resident, found.runs_seconds + found.sums_seconds)

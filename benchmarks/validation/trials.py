@@ -47,11 +47,12 @@ _LEARNT = (
 )
 """Fields of a machine that trials have taught us, which the trials themselves lack."""
 
-_LEARNT_WITH_EXPOSED = ("exposed", "bandwidth", "bandwidth_all")
-"""The same of a cache whose `exposed` is known now: until then its bandwidth stood for that."""
-
-_LEARNT_WITH_BUSY = ("busy_bandwidth", "exposed")
-"""The same of a cache whose `busy_bandwidth` is known now: until then `exposed` stood for that."""
+_LEARNT_OF_CACHES = {
+    "exposed": ("exposed", "bandwidth", "bandwidth_all"),
+    "busy_bandwidth": ("busy_bandwidth", "exposed"),
+}
+"""The same of a cache: what is known now, if it has such a figure and a trial does not. Until then
+the bandwidth stood for the first, and `exposed` for the second."""
 
 
 def read_trials(paths: Sequence[Path]) -> list[Trial]:
@@ -142,12 +143,13 @@ def _cache_of(data: dict[str, Any], known: Machine | None, cores: int) -> Cache:
     now = None if known is None else known.with_cores(cores).cache(data["name"])
     if now is None:
         return Cache(**data)
-    learnt: tuple[str, ...] = ()
-    if now.exposed is not None and "exposed" not in data:
-        learnt = _LEARNT_WITH_EXPOSED
-    if now.busy_bandwidth is not None and "busy_bandwidth" not in data:
-        learnt = (*learnt, *_LEARNT_WITH_BUSY)
-    return Cache(**{**data, **{name: getattr(now, name) for name in learnt}})
+    learnt = {
+        name: getattr(now, name)
+        for figure, names in _LEARNT_OF_CACHES.items()
+        if figure not in data and getattr(now, figure) is not None
+        for name in names
+    }
+    return Cache(**{**data, **learnt})
 
 
 def workload_of(start: Start) -> Workload:

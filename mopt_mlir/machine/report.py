@@ -12,10 +12,10 @@ from mopt_mlir.machine.ranges import RANGES
 from mopt_mlir.problem import ElementType
 from mopt_mlir.wording import columns, counted
 
-_RATIOS = ("capacity_factor", "pixel_room", "exposed", "issue_norm")
+_UNITLESS = ("capacity_factor", "pixel_room", "exposed", "issue_norm")
 
 UNITS = {
-    **{name: found.unit for name, found in RANGES.items() if name not in _RATIOS},
+    **{name: found.unit for name, found in RANGES.items() if name not in _UNITLESS},
     **dict.fromkeys(("vector_bits", "unit_bits"), "bits"),
 }
 """Of the fields of `Machine` and `Cache`; the others are names, counts and ratios."""

@@ -56,7 +56,7 @@ def test_shares_of_peak_are_those_measured(rows: int, vectors: int, measured: fl
 )
 def test_loads_take_more_time_on_granite_rapids(rows: int, vectors: int, measured: float) -> None:
     """That of a multiply-add, in parts of what it takes in a register tile of 14 by two vectors,
-    with all data in L1. Without the machine's norm 28 by one would take 1.10."""
+    with all data in L1. Without the machine's norm 28 by one would take 1.11."""
     rapids = by_name("graniterapids")
 
     def each(rows: int, vectors: int) -> float:
