@@ -196,6 +196,8 @@ def test_writing_to_memory_is_optional_and_follows_the_cores() -> None:
         ("znver5,evicted_store_cycles=-1", "evicted_store_cycles: -1.0 is not from 0.001"),
         ("znver5,saved_line_cycles=0", "saved_line_cycles: 0.0 is not from 0.001"),
         ("znver5,crossing_cycles=0", "crossing_cycles: 0.0 is not from 0.001 to 10000 cycles"),
+        ("znver5,issue_norm=0.5", "issue_norm: 0.5 is not from 1 to 100"),
+        ("znver5,L2.busy_bandwidth=0", "L2.busy_bandwidth: 0.0 is not from 0.001 to 100000 GB/s"),
         ("znver5,loop_cycles=-1", "loop_cycles: -1.0 is not from 0.001 to 10000 cycles"),
         ("znver4,queued_stores=0", "queued_stores: 0 is not from 1 to 10000 slots"),
         ("znver4,misprediction_cycles=0", "misprediction_cycles: 0.0 is not from 0.001 to 10000"),

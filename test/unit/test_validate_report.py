@@ -374,6 +374,17 @@ def test_sums_that_wait_in_memory_take_its_time_once():
     assert by_tiles == pytest.approx(found.moving_seconds("DRAM"))
 
 
+def test_the_slowest_memory_is_that_of_predicted_times():
+    """What a cache is slowed by beside computing is the solver's business alone."""
+    problem = mopt_mlir.conv2d(k=64, h=28, w=28, c=64, r=3, s=3)
+    plan = mopt_mlir.solve(problem, MACHINE)
+    whole = [replace(one, tile={**problem.extents, **one.tile}) for one in plan.levels]
+    plan = replace(plan, levels=tuple(whole))
+    slow = MACHINE.override({"L2.busy_bandwidth": "0.01"})
+    assert predict(problem, slow, plan).bottleneck == "L2"
+    assert Expected.of(problem, slow, plan) == Expected.of(problem, MACHINE, plan)
+
+
 def test_volumes_are_judged_where_a_memory_is_the_slowest_by_simulation_as_well(tmp_path):
     """A thousand times as much comes from L3 as is predicted; by that another one is slower."""
     trial = underestimated(tmp_path, "L3")
